@@ -74,8 +74,8 @@ struct BlockKey {
 
 template <>
 struct std::hash<kvstrata::Hash256> {
-  std::size_t operator()(const kvstrata::Hash256& hash) const noexcept {
-    return kvstrata::load_le<std::size_t>(hash.bytes.data());  // a digest is uniform already
+  std::size_t operator()(const kvstrata::Hash256& digest) const noexcept {
+    return kvstrata::load_le<std::size_t>(digest.bytes.data());  // a digest is uniform already
   }
 };
 

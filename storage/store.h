@@ -1,0 +1,188 @@
+// A Store is the durable tier: frames in log-structured segments, and a transactional index that
+// knows a record only after its bytes are synced. It sees frames as bytes.
+//
+// Threads: every method may be called from any thread. Completions of append() run on the store's
+// writer thread, those of read() on its reader thread; they must be short and must not call back
+// into the store's blocking methods. Lifetime: close() (or the destructor) drains both.
+// Formats: doc/segment-format.md, doc/index-format.md.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kvstrata/clock.h"
+#include "kvstrata/id.h"
+#include "kvstrata/keys.h"
+#include "kvstrata/result.h"
+#include "storage/aligned_buffer.h"
+#include "storage/device/device.h"
+
+namespace kvstrata::storage {
+
+struct StoreOptions {
+  std::string directory;              ///< created (0700) if missing; one process at a time
+  std::uint64_t disk_budget_bytes = 0;  ///< payload + index + logs; at least 64 MiB
+  DeviceKind device = DeviceKind::automatic;
+  std::uint64_t segment_bytes = 0;  ///< 0: clamp(budget / 16, 4 MiB, 256 MiB); multiple of 4096
+  std::uint64_t group_commit_bytes = std::uint64_t{8} << 20;  ///< sync at the latest after so much
+  Milliseconds group_commit_delay{5};                         ///< or after so long
+  std::size_t read_queue_depth = 64;
+  std::size_t append_queue_max = 1024;  ///< appends not yet durable; more are `busy`
+  const Clock* clock = &Clock::system();
+  /// Test hook: wraps every device the store opens (fault injection). May be empty.
+  std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap_device;
+  /// Test hook: called with the name of each named point ("after-data-sync", "after-index-write",
+  /// "before-segment-reuse", ...) on the thread that reaches it. May be empty.
+  std::function<void(std::string_view point)> at_point;
+};
+
+/// Where a record lies. `generation` is that of the segment's content.
+struct RecordLocation {
+  SegmentId segment;
+  std::uint32_t generation = 0;
+  std::uint64_t offset = 0;  ///< multiple of io_alignment
+  std::uint64_t bytes = 0;   ///< whole record with padding, multiple of io_alignment
+};
+
+/// What the index knows of a block.
+struct IndexEntry {
+  RecordLocation where;
+  std::optional<Hash256> parent;   ///< digest of the previous block of the prefix; none: first/opaque
+  std::uint64_t raw_bytes = 0;     ///< decoded payload
+  std::uint64_t frame_bytes = 0;
+  std::uint64_t payload_xxh3 = 0;  ///< of the decoded payload
+  std::uint8_t codec = 0;          ///< codec::CodecId
+  TableId table;                   ///< tables the frame needs; 0: none
+  std::uint64_t created_unix_ms = 0;
+  std::uint64_t expires_unix_ms = 0;  ///< 0: never
+  bool pinned = false;                ///< never reclaimed
+};
+
+/// One block to store. `identity` is what a reader must present again: the token ids of the block
+/// (u32 little-endian) or the whole opaque key; it is written into the record.
+struct AppendRequest {
+  BlockKey key;
+  std::optional<Hash256> parent;
+  ByteVector identity;
+  AlignedBuffer frame;            ///< the encoded frame, owned until durable
+  std::uint64_t frame_bytes = 0;  ///< used part of `frame`
+  std::uint64_t raw_bytes = 0;
+  std::uint64_t payload_xxh3 = 0;
+  std::uint8_t codec = 0;
+  TableId table;
+  std::uint64_t expires_unix_ms = 0;
+  bool pinned = false;
+};
+
+/// Ends an append: the entry once its bytes and its index record are synced, or why not.
+using AppendDone = std::function<void(Result<IndexEntry>)>;
+
+/// A record as read back. Its header checksum, key and length were verified, the frame's content
+/// is the codec's to check.
+struct ReadRecord {
+  AlignedBuffer buffer;
+  ByteView frame;     ///< inside buffer
+  ByteView identity;  ///< inside buffer
+};
+using ReadDone = std::function<void(Result<ReadRecord>)>;
+
+/// A registered namespace, as kept in the index.
+struct NamespaceRecord {
+  NamespaceId id;
+  Hash256 hash;
+  std::string tenant;
+  NamespaceSpec spec;
+  std::uint64_t created_unix_ms = 0;
+};
+
+/// How many blocks and bytes one operation removed or kept.
+struct RemovalCounts {
+  std::uint64_t removed_blocks = 0;
+  std::uint64_t removed_bytes = 0;  ///< of records
+  std::uint64_t kept_pinned = 0;
+};
+
+struct StoreStats {
+  std::uint64_t blocks = 0;
+  std::uint64_t live_bytes = 0;      ///< of records the index names
+  std::uint64_t segment_bytes = 0;   ///< of segment files on disk
+  std::uint64_t index_bytes = 0;     ///< of RocksDB's files, logs included
+  std::uint64_t budget_bytes = 0;
+  std::uint64_t segments = 0, free_segments = 0, condemned_segments = 0;
+  std::uint64_t appended_blocks = 0, appended_bytes = 0;  ///< this run, host writes
+  std::uint64_t reinserted_bytes = 0;                     ///< this run, moved by reclaim
+  std::uint64_t reclaimed_segments = 0, dropped_blocks = 0;
+  std::uint64_t group_commits = 0;
+  std::uint64_t read_blocks = 0, read_bytes = 0;
+  std::uint64_t corrupt_records = 0, read_errors = 0, write_errors = 0;
+  std::uint64_t appends_in_flight = 0, append_bytes_in_flight = 0;
+  std::string device;           ///< "io_uring", "psync"
+  std::string device_fallback;  ///< why, if a fallback was taken
+  bool writable = true;
+  std::string degraded;  ///< empty: healthy; else the reason
+};
+
+class Store {
+ public:
+  /// Opens or creates. `locked` if another process has it, with that process's id if known.
+  /// Never scans segments. An index that can't be opened is moved aside (the message says where)
+  /// and the store starts empty; opened_empty_because() then says so.
+  static Result<std::unique_ptr<Store>> open(StoreOptions options);
+  virtual ~Store() = default;
+
+  virtual std::string_view opened_empty_because() const = 0;  ///< empty: normal
+  virtual std::string id_hex() const = 0;                     ///< of the identity file, 32 digits
+
+  // ---- namespaces, epochs, codec tables (synced before return)
+  /// The id of this spec's namespace, created if new.
+  virtual Result<NamespaceId> register_namespace(const NamespaceSpec& spec) = 0;
+  virtual std::vector<NamespaceRecord> namespaces() const = 0;
+  virtual std::uint64_t weight_epoch(std::string_view tenant, std::string_view fingerprint) const = 0;
+  virtual Result<std::uint64_t> bump_weight_epoch(std::string_view tenant,
+                                                  std::string_view fingerprint) = 0;
+  /// Stores serialised codec tables; at most 16 live ones a namespace (`too_large` beyond).
+  virtual Result<TableId> add_table(NamespaceId ns, ByteView table) = 0;
+  virtual Result<ByteVector> table(NamespaceId ns, TableId id) const = 0;
+  virtual std::vector<TableId> tables(NamespaceId ns) const = 0;
+
+  // ---- blocks
+  /// Queues a block. `done` runs once, also when this returned ok and the store closes; if this
+  /// returns an error (`busy`, `out_of_space`, `too_large`), `done` never runs.
+  virtual Status append(AppendRequest request, AppendDone done) = 0;
+  /// Returns after everything appended before is durable or failed.
+  virtual Status flush() = 0;
+  /// entries[i] is what the index says of keys[i]; expired entries are absent. One MultiGet.
+  virtual Status find(std::span<const BlockKey> keys,
+                      std::span<std::optional<IndexEntry>> entries) const = 0;
+  /// Queues a read. The segment stays until `done` ran. A record that fails its checks is removed
+  /// from the index, counted, and answered `corrupt`; one that moved meanwhile is followed.
+  virtual void read(const BlockKey& key, const IndexEntry& entry, ReadDone done) = 0;
+  /// The block is wanted: reclaim will reinsert it and its ancestors. In memory only.
+  virtual void touch(std::span<const BlockKey> keys) = 0;
+  /// While held (counted), reclaim keeps these blocks.
+  virtual void hold(std::span<const BlockKey> keys) = 0;
+  virtual void unhold(std::span<const BlockKey> keys) = 0;
+  virtual Status set_pinned(std::span<const BlockKey> keys, bool pinned) = 0;
+  virtual Status set_expiry(std::span<const BlockKey> keys, std::uint64_t expires_unix_ms) = 0;
+
+  /// Removes blocks (and, with_descendants, everything that continues them). Gone when it returns.
+  virtual Result<RemovalCounts> erase(std::span<const BlockKey> keys, bool with_descendants,
+                                      bool also_pinned) = 0;
+  virtual Result<RemovalCounts> erase_namespace(NamespaceId ns, bool also_pinned) = 0;
+  /// Up to `limit` entries of a namespace after `after` in key order.
+  virtual Result<std::vector<std::pair<BlockKey, IndexEntry>>> list(
+      NamespaceId ns, std::optional<BlockKey> after, std::size_t limit) const = 0;
+
+  /// Called (on the writer thread) with keys that reclaim, expiry or corruption removed.
+  virtual void on_dropped(std::function<void(std::span<const BlockKey>)> callback) = 0;
+
+  virtual StoreStats stats() const = 0;
+};
+
+}  // namespace kvstrata::storage
