@@ -1,0 +1,117 @@
+// A HostArena hands out slots of shared memory for decoded blocks, within one byte budget. Chunks
+// are memfds that hold slots of one size for one tenant; clients map them read-only.
+// Layout of a chunk, and what a client checks: doc/shared-memory.md.
+//
+// Threads: all methods on the daemon's control thread, except that the bytes of a slot may be
+// written and read by any thread that was handed the slot. Lifetime: outlives every slot.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kvstrata/bytes.h"
+#include "kvstrata/clock.h"
+#include "kvstrata/id.h"
+#include "kvstrata/result.h"
+
+namespace kvstrata::hostmem {
+
+/// read: sealed, clients map it read-only. staging: owned by one connection, which writes it.
+enum class ChunkKind : std::uint8_t { read = 1, staging = 2 };
+
+/// A place for one block. Plain data; valid until free_slot(). `generation` is what the chunk's
+/// control area says while this content stays.
+struct Slot {
+  ChunkId chunk;
+  std::uint32_t index = 0;
+  std::uint64_t offset = 0;  ///< of the first byte in the chunk's file
+  std::uint64_t bytes = 0;   ///< usable
+  std::uint64_t generation = 0;
+  std::byte* data = nullptr;  ///< the daemon's mapping
+};
+
+/// What a client needs to map a chunk.
+struct ChunkInfo {
+  ChunkId id;
+  ChunkKind kind = ChunkKind::read;
+  TenantId tenant;
+  std::uint64_t file_bytes = 0;
+  std::uint64_t slot_bytes = 0;
+  std::uint32_t slots = 0;
+  int fd = -1;  ///< borrowed
+};
+
+struct ArenaOptions {
+  std::uint64_t budget_bytes = 0;                            ///< chunks plus zombies, at least 16 MiB
+  std::uint64_t chunk_bytes = std::uint64_t{64} << 20;       ///< target; one slot at least
+  bool lock_memory = false;                                  ///< mlock; failure is said, not fatal
+  bool huge_pages = true;                                    ///< madvise where the kernel allows
+  const Clock* clock = &Clock::system();
+};
+
+struct ArenaStats {
+  std::uint64_t budget_bytes = 0;
+  std::uint64_t chunk_bytes = 0;   ///< read and staging chunks that are alive
+  std::uint64_t slot_bytes_used = 0;
+  std::uint64_t zombie_bytes = 0;  ///< closed here, still mapped by a client
+  std::uint64_t staging_bytes = 0;
+  std::uint64_t chunks = 0, slots_used = 0, slots_total = 0;
+  std::uint64_t prefaulted_bytes = 0;
+  std::string lock_note;  ///< empty: as asked; else which limit is too low and what was done
+};
+
+class HostArena {
+ public:
+  static Result<std::unique_ptr<HostArena>> create(ArenaOptions options);
+  virtual ~HostArena() = default;
+
+  /// A slot of at least `bytes` in a read chunk of `tenant`, its generation odd (being written)
+  /// until publish(). `out_of_memory` when nothing is free and the budget has no room for another
+  /// chunk: evict and try again.
+  virtual Result<Slot> allocate(TenantId tenant, std::uint64_t bytes) = 0;
+  /// The content is complete: the generation becomes even and is returned in `slot`.
+  virtual void publish(Slot& slot) = 0;
+  /// Gives the slot back; its generation moves on, so old readers notice. Freeing twice aborts.
+  virtual void free_slot(const Slot& slot) = 0;
+
+  /// The size class and tenant a slot of `bytes` would come from has the same value as another's
+  /// exactly if freeing one can serve the other.
+  virtual std::uint64_t size_class(std::uint64_t bytes) const = 0;
+
+  /// A staging slot in a chunk that only `owner` ever gets. Staging counts towards the budget.
+  virtual Result<Slot> allocate_staging(TenantId tenant, ConnectionId owner, std::uint64_t bytes) = 0;
+  virtual void free_staging(const Slot& slot) = 0;
+
+  /// Every chunk a client was sent is remembered until it says it unmapped it or disconnects.
+  virtual void chunk_sent(ChunkId chunk, ConnectionId to) = 0;
+  virtual void chunk_unmapped(ChunkId chunk, ConnectionId by) = 0;
+  /// Frees the connection's staging chunks and forgets its mappings.
+  virtual void connection_closed(ConnectionId connection) = 0;
+
+  /// Closes chunks without used slots, largest age first, until `bytes` could be allocated for
+  /// `tenant` or none is left. Chunks still mapped by clients become zombies and are returned: the
+  /// daemon asks those clients to unmap.
+  struct Retired {
+    ChunkId chunk;
+    std::vector<ConnectionId> mapped_by;
+  };
+  virtual std::vector<Retired> retire_empty_chunks(TenantId tenant, std::uint64_t bytes) = 0;
+  /// Connections that still map a chunk retired before `before`: they are to be disconnected.
+  virtual std::vector<ConnectionId> overdue(MonotonicTime before) const = 0;
+
+  virtual std::optional<ChunkInfo> find_chunk(ChunkId chunk) const = 0;
+  /// Which slots of the chunk are used.
+  virtual std::vector<std::uint32_t> used_slots(ChunkId chunk) const = 0;
+
+  /// Creates up to `bytes` of chunk memory ahead and touches its pages on a background thread, so
+  /// that first puts don't pay for page faults. The memory is adopted by whoever allocates first.
+  virtual void prefault(std::uint64_t bytes) = 0;
+
+  virtual ArenaStats stats() const = 0;
+};
+
+}  // namespace kvstrata::hostmem
