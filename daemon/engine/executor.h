@@ -1,0 +1,20 @@
+// An Executor runs functions somewhere else: the control thread, or a pool of workers.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace kvstrata::daemon {
+
+/// post() may be called from any thread and never runs the function before it returns.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual void post(std::function<void()> work) = 0;
+};
+
+/// A pool of `threads` workers. The destructor runs what was posted, then joins.
+std::unique_ptr<Executor> make_worker_pool(std::size_t threads, const char* name);
+
+}  // namespace kvstrata::daemon
