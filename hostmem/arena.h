@@ -46,21 +46,24 @@ struct ChunkInfo {
 };
 
 struct ArenaOptions {
-  std::uint64_t budget_bytes = 0;                            ///< chunks plus zombies, at least 16 MiB
-  std::uint64_t chunk_bytes = std::uint64_t{64} << 20;       ///< target; one slot at least
-  bool lock_memory = false;                                  ///< mlock; failure is said, not fatal
-  bool huge_pages = true;                                    ///< madvise where the kernel allows
+  std::uint64_t budget_bytes = 0;  ///< chunks, zombies and prefaulted memory; at least 16 MiB
+  /// Target for read chunks, at most an eighth of the budget; a quarter of it for staging chunks;
+  /// one slot at least. Each chunk costs a file descriptor here and in each client.
+  std::uint64_t chunk_bytes = std::uint64_t{64} << 20;
+  bool lock_memory = false;  ///< mlock, the whole budget or nothing; failure is said, not fatal
+  bool huge_pages = true;    ///< madvise where the kernel allows
   const Clock* clock = &Clock::system();
 };
 
 struct ArenaStats {
   std::uint64_t budget_bytes = 0;
-  std::uint64_t chunk_bytes = 0;   ///< read and staging chunks that are alive
+  std::uint64_t chunk_bytes = 0;  ///< read and staging chunks that are alive
   std::uint64_t slot_bytes_used = 0;
   std::uint64_t zombie_bytes = 0;  ///< closed here, still mapped by a client
   std::uint64_t staging_bytes = 0;
-  std::uint64_t chunks = 0, slots_used = 0, slots_total = 0;
-  std::uint64_t prefaulted_bytes = 0;
+  std::uint64_t chunks = 0;
+  std::uint64_t slots_used = 0, slots_free = 0, slots_total = 0;  ///< used + free = total
+  std::uint64_t prefaulted_bytes = 0;  ///< made ahead and not adopted yet; part of the budget
   std::string lock_note;  ///< empty: as asked; else which limit is too low and what was done
 };
 
@@ -71,38 +74,44 @@ class HostArena {
 
   /// A slot of at least `bytes` in a read chunk of `tenant`, its generation odd (being written)
   /// until publish(). `out_of_memory` when nothing is free and the budget has no room for another
-  /// chunk: evict and try again.
+  /// chunk, or the process no file descriptor for it: evict and try again. `too_large` above 1 GiB.
   virtual Result<Slot> allocate(TenantId tenant, std::uint64_t bytes) = 0;
   /// The content is complete: the generation becomes even and is returned in `slot`.
   virtual void publish(Slot& slot) = 0;
   /// Gives the slot back; its generation moves on, so old readers notice. Freeing twice aborts.
   virtual void free_slot(const Slot& slot) = 0;
 
-  /// The size class and tenant a slot of `bytes` would come from has the same value as another's
-  /// exactly if freeing one can serve the other.
+  /// Within a tenant, freeing a slot of one length can serve another exactly if both have the same
+  /// size class.
   virtual std::uint64_t size_class(std::uint64_t bytes) const = 0;
 
   /// A staging slot in a chunk that only `owner` ever gets. Staging counts towards the budget.
-  virtual Result<Slot> allocate_staging(TenantId tenant, ConnectionId owner, std::uint64_t bytes) = 0;
+  virtual Result<Slot> allocate_staging(TenantId tenant, ConnectionId owner,
+                                        std::uint64_t bytes) = 0;
   virtual void free_staging(const Slot& slot) = 0;
 
   /// Every chunk a client was sent is remembered until it says it unmapped it or disconnects.
   virtual void chunk_sent(ChunkId chunk, ConnectionId to) = 0;
   virtual void chunk_unmapped(ChunkId chunk, ConnectionId by) = 0;
-  /// Frees the connection's staging chunks and forgets its mappings.
+  /// Frees the connection's staging chunks with all their slots and forgets its mappings. Call it
+  /// when nothing reads the staging slots any more: their memory is unmapped.
   virtual void connection_closed(ConnectionId connection) = 0;
 
-  /// Closes chunks without used slots, largest age first, until `bytes` could be allocated for
-  /// `tenant` or none is left. Chunks still mapped by clients become zombies and are returned: the
-  /// daemon asks those clients to unmap.
+  /// Closes chunks without used slots until `bytes` could be allocated for `tenant` or none is
+  /// left: first those no client maps, then the others, longest empty first. Chunks still mapped by
+  /// clients become zombies and are returned: the daemon asks those clients to unmap. Zombies count
+  /// as room to come, so a second call does not retire more for the same need.
   struct Retired {
     ChunkId chunk;
     std::vector<ConnectionId> mapped_by;
   };
   virtual std::vector<Retired> retire_empty_chunks(TenantId tenant, std::uint64_t bytes) = 0;
+  /// The same until a staging chunk for `bytes` could be made; for when allocate_staging() failed.
+  virtual std::vector<Retired> retire_empty_chunks_for_staging(std::uint64_t bytes) = 0;
   /// Connections that still map a chunk retired before `before`: they are to be disconnected.
   virtual std::vector<ConnectionId> overdue(MonotonicTime before) const = 0;
 
+  /// None for closed chunks, zombies included.
   virtual std::optional<ChunkInfo> find_chunk(ChunkId chunk) const = 0;
   /// Which slots of the chunk are used.
   virtual std::vector<std::uint32_t> used_slots(ChunkId chunk) const = 0;

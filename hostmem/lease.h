@@ -21,6 +21,8 @@ namespace kvstrata::hostmem {
 
 using LeaseSecret = std::array<std::byte, 16>;
 
+inline constexpr Milliseconds lease_period_max = std::chrono::hours(24);
+
 struct Lease {
   LeaseId id;
   LeaseSecret secret{};
@@ -50,16 +52,23 @@ class LeaseTable {
                                             std::size_t blocks_max = 65536);
   virtual ~LeaseTable() = default;
 
+  /// `invalid_argument` for a period outside 1 ms..24 h, `too_large` for too many blocks, `busy`
+  /// when the table is full. The pointer is good until the lease ends.
   virtual Result<const Lease*> add(TenantId tenant, ConnectionId owner,
                                    std::vector<BlockKey> blocks, Milliseconds period) = 0;
-  /// Adds an owner that knows the secret; `not_found` for anything else, also another tenant's.
+  /// Adds an owner that knows the secret; `not_found` for anything else, also another tenant's;
+  /// `lease_expired` past its deadline.
   virtual Result<const Lease*> attach(LeaseId id, const LeaseSecret& secret, TenantId tenant,
                                       ConnectionId owner) = 0;
-  /// The lease, if `owner` owns it and it has not ended (`lease_expired` if its deadline passed).
+  /// The lease, if `owner` owns it and it has not ended: `lease_expired` if its deadline passed
+  /// (the last 4096 of these are remembered), else `not_found`.
   virtual Result<const Lease*> find(LeaseId id, ConnectionId owner) const = 0;
+  /// Moves the deadline to `period` from now, never back; errors as find().
   virtual Result<MonotonicTime> renew(LeaseId id, ConnectionId owner, Milliseconds period) = 0;
-  /// Takes one owner off. `not_found` if it isn't one ("not held" changes nothing).
+  /// Takes one owner off; returns the lease if that was the last one. `not_found` if it isn't one
+  /// ("not held" changes nothing).
   virtual Result<std::vector<EndedLease>> release(LeaseId id, ConnectionId owner) = 0;
+  /// Takes `owner` off all its leases; returns those it was the last owner of.
   virtual std::vector<EndedLease> connection_closed(ConnectionId owner) = 0;
   /// Everything whose deadline has passed.
   virtual std::vector<EndedLease> expire() = 0;
