@@ -1,0 +1,121 @@
+"""Build directories under build/: what each is for, configuring and compiling them."""
+
+import dataclasses
+import os
+import platform
+import shutil
+import subprocess
+
+import environment
+import packages
+from paths import BUILD, PARTS, ROOT, VENV
+from steps import StepFailed, run
+
+GCC, CLANG = "g++", "clang++-19"
+# -O1 with line tables: stack traces name lines, and compiling stays cheap.
+SANITIZED = ["-Doptimization=1", "-Ddebug=false", "-Dcpp_args=-g1", "-Db_lundef=false",
+             "-Dbench=false"]
+ADDRESS, THREAD = "address,undefined", "thread"
+
+
+@dataclasses.dataclass(frozen=True)
+class Build:
+    """One build directory. `sanitizer` is what its programs are instrumented with."""
+
+    name: str
+    compiler: str
+    options: tuple[str, ...] = ()
+    sanitizer: str = ""
+    what: str = ""
+
+    @property
+    def directory(self):
+        return BUILD / self.name
+
+    @property
+    def packages(self) -> list[str]:
+        return packages.BASE + (packages.CLANG if self.compiler == CLANG else [])
+
+
+def sanitized(name: str, compiler: str, sanitizer: str) -> Build:
+    # g++ warns falsely in instrumented code; what it finds in plain code fails the release build.
+    werror = "true" if compiler == CLANG else "false"
+    options = (*SANITIZED, f"-Db_sanitize={sanitizer}", f"-Dwerror={werror}")
+    return Build(name, compiler, options, sanitizer, f"{compiler} with {sanitizer} sanitizers")
+
+
+ALL = {build.name: build for build in [
+    Build("release", GCC, what="g++, optimised: what is installed and measured"),
+    Build("debug", GCC, ("-Dbuildtype=debug", "-Dbench=false"), what="g++ for gdb"),
+    sanitized("asan-gcc", GCC, ADDRESS),
+    sanitized("tsan-gcc", GCC, THREAD),
+    sanitized("asan-clang", CLANG, ADDRESS),
+    sanitized("tsan-clang", CLANG, THREAD),
+    Build("clang", CLANG, (*SANITIZED, "-Dfuzzer=true", f"-Db_sanitize={ADDRESS}"), ADDRESS,
+          "clang with libFuzzer, for `tools/dev fuzz`"),
+]}
+SANITIZER_BUILDS = ["asan-gcc", "tsan-gcc", "asan-clang", "tsan-clang"]
+
+
+def named(name: str) -> Build:
+    if name not in ALL:
+        raise StepFailed(f"there is no build '{name}'; there are: {', '.join(ALL)}")
+    return ALL[name]
+
+
+def jobs() -> int:
+    """One per core, but no more than memory has room for at 1.5 GiB a compiler."""
+    pages, page_bytes = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+    return max(1, min(os.cpu_count() or 1, pages * page_bytes // (3 << 29)))
+
+
+def compile_environment(build: Build) -> dict[str, str]:
+    return {"CXX": f"ccache {build.compiler}" if shutil.which("ccache") else build.compiler,
+            "PATH": f"{VENV / 'bin'}:{os.environ['PATH']}",
+            "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1"}
+
+
+def sanitizer_environment(build: Build) -> dict[str, str]:
+    if not build.sanitizer:
+        return {}
+    return {
+        "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:check_initialization_order=1:"
+                        "detect_stack_use_after_return=1",
+        "LSAN_OPTIONS": f"suppressions={PARTS / 'lsan.supp'}:print_suppressions=0",
+        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "TSAN_OPTIONS": f"suppressions={PARTS / 'tsan.supp'}:halt_on_error=1:"
+                        "second_deadlock_stack=1:history_size=4",
+    }
+
+
+def run_prefix(build: Build) -> list[str]:
+    """ThreadSanitizer can't place its shadow where a kernel randomises addresses too widely."""
+    fixed = ["setarch", platform.machine(), "-R"]
+    if build.sanitizer != THREAD or not shutil.which("setarch"):
+        return []
+    return fixed if subprocess.run([*fixed, "true"], capture_output=True).returncode == 0 else []
+
+
+def prepare(build: Build) -> None:
+    """Everything compiling `build` needs from the machine."""
+    packages.install(build.packages)
+    environment.ensure_base()
+
+
+def configure(build: Build) -> None:
+    """Configures the directory once, and again whenever this file changed its options."""
+    wanted = f"{build.compiler}\n" + "\n".join(build.options)
+    stamp = build.directory / "configured-by-dev"
+    if stamp.exists() and stamp.read_text() == wanted:
+        return
+    fresh = ["--wipe"] if (build.directory / "meson-private").exists() else []
+    run(f"configure {build.name}",
+        [VENV / "bin" / "meson", "setup", *fresh, build.directory, ROOT, *build.options],
+        env=compile_environment(build))
+    stamp.write_text(wanted)
+
+
+def compile(build: Build, targets: list[str] | None = None, keep_going: bool = False) -> None:
+    configure(build)
+    command = ["ninja", "-C", build.directory, f"-j{jobs()}", *(["-k0"] if keep_going else [])]
+    run(f"build {build.name}", [*command, *(targets or [])], env=compile_environment(build))

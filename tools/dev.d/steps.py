@@ -1,0 +1,106 @@
+"""Runs commands as named steps: progress while they run, their last lines when they fail."""
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+from paths import LOGS, ROOT
+
+STARTED = time.monotonic()
+HEARTBEAT_S = 30.0
+TAIL_LINES = 60
+
+
+class StepFailed(Exception):
+    """A step ended with an error that has been shown already, or whose text says everything."""
+
+
+def say(text: str) -> None:
+    print(f"[{time.monotonic() - STARTED:7.1f}s] {text}", flush=True)
+
+
+def last_line(log: pathlib.Path) -> str:
+    with log.open("rb") as file:
+        file.seek(0, os.SEEK_END)
+        file.seek(max(0, file.tell() - 4096))
+        lines = file.read().decode(errors="replace").replace("\r", "\n").splitlines()
+    return next((line.strip() for line in reversed(lines) if line.strip()), "")
+
+
+def show_tail(log: pathlib.Path, lines: int = TAIL_LINES) -> None:
+    text = log.read_text(errors="replace").splitlines()
+    for line in text[-lines:]:
+        print("    " + line)
+    print(f"    (the whole output: {log.relative_to(ROOT)})", flush=True)
+
+
+class Progress:
+    """One overwritten line on a terminal, a line every HEARTBEAT_S elsewhere."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.terminal = sys.stdout.isatty()
+        self.next_beat = time.monotonic() + HEARTBEAT_S
+
+    def tick(self, log: pathlib.Path) -> None:
+        if self.terminal:
+            text = f"[{time.monotonic() - STARTED:7.1f}s] {self.name}: {last_line(log)}"
+            print("\r\033[K" + text[:110], end="", flush=True)
+        elif time.monotonic() >= self.next_beat:
+            self.next_beat += HEARTBEAT_S
+            say(f"{self.name}: {last_line(log)[:150]}")
+
+    def clear(self) -> None:
+        if self.terminal:
+            print("\r\033[K", end="", flush=True)
+
+
+def wait(process: subprocess.Popen, progress: Progress, log: pathlib.Path) -> int:
+    while True:
+        try:
+            return process.wait(timeout=0.3)
+        except subprocess.TimeoutExpired:
+            progress.tick(log)
+
+
+def run(name: str, command: list, *, env: dict | None = None, cwd: pathlib.Path = ROOT,
+        may_fail: bool = False) -> int:
+    """Runs `command` with its output in build/logs/; raises StepFailed on failure unless allowed."""
+    LOGS.mkdir(parents=True, exist_ok=True)
+    log = LOGS / (name.replace(" ", "-").replace("/", "-") + ".log")
+    began = time.monotonic()
+    with log.open("wb") as out:
+        try:
+            process = subprocess.Popen([str(part) for part in command], stdout=out, cwd=cwd,
+                                       stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                       env={**os.environ, **(env or {})})
+        except OSError as error:
+            raise StepFailed(f"{name}: {command[0]}: {error.strerror}") from error
+        progress = Progress(name)
+        try:
+            code = wait(process, progress, log)
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+            process.wait()
+            raise
+        finally:
+            progress.clear()
+    verdict = "done" if code == 0 else f"FAILED (exit {code})"
+    say(f"{name}: {verdict} in {time.monotonic() - began:.1f} s")
+    if code != 0:
+        show_tail(log)
+        if not may_fail:
+            raise StepFailed(f"{name} failed")
+    return code
+
+
+def output_of(command: list, **options) -> str:
+    """The standard output of a quick command that must succeed."""
+    done = subprocess.run([str(part) for part in command], capture_output=True, text=True, cwd=ROOT,
+                          **options)
+    if done.returncode != 0:
+        raise StepFailed(f"{command[0]} failed: {done.stderr.strip()}")
+    return done.stdout
