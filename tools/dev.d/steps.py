@@ -67,8 +67,11 @@ def wait(process: subprocess.Popen, progress: Progress, log: pathlib.Path) -> in
 
 
 def run(name: str, command: list, *, env: dict | None = None, cwd: pathlib.Path = ROOT,
-        may_fail: bool = False) -> int:
-    """Runs `command` with its output in build/logs/; raises StepFailed on failure unless allowed."""
+        may_fail: bool = False, tail: bool = True) -> int:
+    """Runs `command` with its output in build/logs/; raises StepFailed on failure unless allowed.
+
+    `tail`: show the last lines of a failed command.
+    """
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / (name.replace(" ", "-").replace("/", "-") + ".log")
     began = time.monotonic()
@@ -90,10 +93,10 @@ def run(name: str, command: list, *, env: dict | None = None, cwd: pathlib.Path 
             progress.clear()
     verdict = "done" if code == 0 else f"FAILED (exit {code})"
     say(f"{name}: {verdict} in {time.monotonic() - began:.1f} s")
-    if code != 0:
+    if code != 0 and tail:
         show_tail(log)
-        if not may_fail:
-            raise StepFailed(f"{name} failed")
+    if code != 0 and not may_fail:
+        raise StepFailed(f"{name} failed")
     return code
 
 

@@ -7,6 +7,7 @@ from paths import LOGS, ROOT, VENV, cli_binary, daemon_binary, venv_python
 from steps import StepFailed, run, say
 
 OUTPUT_LINES = 60
+PYTEST_FOUND_NONE = 5
 # Checks of the source text give the same answer in every build: they run in release only.
 SOURCE_SUITES = ["headers", "tidy"]
 
@@ -38,12 +39,13 @@ def run_meson(build: builds.Build) -> list[Outcome]:
                "--no-rebuild", "--num-processes", builds.jobs(), *without,
                "--timeout-multiplier", "10" if build.sanitizer else "3"]
     environment = {**builds.compile_environment(build), **builds.sanitizer_environment(build)}
-    code = run(f"tests {build.name}", command, env=environment, may_fail=True)
+    code = run(f"tests {build.name}", command, env=environment, may_fail=True, tail=False)
     outcomes = of_meson_log(log) if log.exists() else []
     for outcome in outcomes:
         outcome.name = f"{build.name}: {outcome.name}"
     if code != 0 and not any(outcome.counts.failed for outcome in outcomes):
-        outcomes.append(Outcome(f"{build.name}: meson test", Counts(failed=1), output="see above"))
+        outcomes.append(Outcome(f"{build.name}: meson test", Counts(failed=1),
+                                output=(LOGS / f"tests-{build.name}.log").read_text()))
     return report(f"tests {build.name}", outcomes)
 
 
@@ -58,18 +60,19 @@ def run_pytest(build: builds.Build) -> list[Outcome]:
                f"--junitxml={junit}", tests]
     environment = {"KVSTRATAD": str(daemon_binary(build.name)),
                    "KVSTRATA": str(cli_binary(build.name))}
-    code = run("tests python", command, env=environment, may_fail=True)
+    code = run("tests python", command, env=environment, may_fail=True, tail=False)
+    if code == PYTEST_FOUND_NONE:
+        return []
     counts = of_junit(junit) if junit.exists() else Counts()
     if code != 0 and counts.failed == 0:
         counts.failed = 1
     outcome = Outcome("python: pytest", counts, output=(LOGS / "tests-python.log").read_text())
-    return report("tests python", [outcome], shown=True)
+    return report("tests python", [outcome])
 
 
-def report(name: str, outcomes: list[Outcome], shown: bool = False) -> list[Outcome]:
-    if not shown:
-        for outcome in outcomes:
-            if outcome.counts.failed:
-                show(outcome)
+def report(name: str, outcomes: list[Outcome]) -> list[Outcome]:
+    for outcome in outcomes:
+        if outcome.counts.failed:
+            show(outcome)
     say(f"{name}: {sum((outcome.counts for outcome in outcomes), Counts())}")
     return outcomes
