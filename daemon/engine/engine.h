@@ -2,9 +2,9 @@
 // together and answers the verbs of protocol 1.
 //
 // Threads: every method runs on the control thread, and so does every Done. Copies, codecs and
-// index look-ups run on workers and come back by `control`. A request whose client is gone may still be
-// answered; what the answer grants (a lease) ends with the connection.
-// Lifetime: drain() first, then destroy; both on the control thread.
+// index look-ups run on workers and come back by `control`. A request whose client is gone may
+// still be answered; what the answer grants (a lease) ends with the connection. Lifetime: drain()
+// first, then destroy; both on the control thread.
 #pragma once
 
 #include <memory>

@@ -103,9 +103,9 @@ struct Reserved {
 };
 
 struct Committed {
-  Sequence sequence;                  ///< of the last block that became visible
-  std::vector<std::uint8_t> status;   ///< per block: 0 stored, exists, conflict, ...
-  std::vector<Hash256> hashes;        ///< per block: its digest
+  Sequence sequence;                 ///< of the last block that became visible
+  std::vector<std::uint8_t> status;  ///< per block: 0 stored, exists, conflict, ...
+  std::vector<Hash256> hashes;       ///< per block: its digest
 };
 
 struct Removal {

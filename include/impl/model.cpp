@@ -98,17 +98,21 @@ Status check_group(const LayerGroup& group, const ModelDescriptor& model) {
 Status check_shard_range(std::string_view field, const Shard::Range& range) {
   if (range == Shard::Range{}) return {};
   if (range.first < range.last && range.last <= range.of) return {};
-  return Error(ErrorKind::invalid_argument, "model descriptor: shard " + std::string(field) +
-                                                " must be first < last <= of");
+  return Error(ErrorKind::invalid_argument,
+               "model descriptor: shard " + std::string(field) + " must be first < last <= of");
 }
 
 }  // namespace
 
-std::string_view to_string(DType dtype) { return name_of(dtype_names, dtype); }
+std::string_view to_string(DType dtype) {
+  return name_of(dtype_names, dtype);
+}
 Result<DType> parse_dtype(std::string_view name) {
   return value_of<DType>(dtype_names, name, "dtype");
 }
-std::string_view to_string(GroupKind kind) { return name_of(kind_names, kind); }
+std::string_view to_string(GroupKind kind) {
+  return name_of(kind_names, kind);
+}
 Result<GroupKind> parse_group_kind(std::string_view name) {
   return value_of<GroupKind>(kind_names, name, "layer group kind");
 }

@@ -18,9 +18,15 @@ using ByteView = std::span<const std::byte>;
 using MutableBytes = std::span<std::byte>;
 using ByteVector = std::vector<std::byte>;
 
-inline constexpr std::uint64_t operator""_KiB(unsigned long long n) { return n << 10; }
-inline constexpr std::uint64_t operator""_MiB(unsigned long long n) { return n << 20; }
-inline constexpr std::uint64_t operator""_GiB(unsigned long long n) { return n << 30; }
+inline constexpr std::uint64_t operator""_KiB(unsigned long long n) {
+  return n << 10;
+}
+inline constexpr std::uint64_t operator""_MiB(unsigned long long n) {
+  return n << 20;
+}
+inline constexpr std::uint64_t operator""_GiB(unsigned long long n) {
+  return n << 30;
+}
 
 /// `n` rounded up to a multiple of `unit`, which is a power of two.
 constexpr std::uint64_t round_up(std::uint64_t n, std::uint64_t unit) {

@@ -8,9 +8,9 @@ namespace kvstrata {
 
 }  // namespace kvstrata
 
-#define KV_CHECK(condition, why)                                        \
-  do {                                                                  \
-    if (!(condition)) [[unlikely]] {                                    \
-      ::kvstrata::check_failed(#condition, why, __FILE__, __LINE__);    \
-    }                                                                   \
+#define KV_CHECK(condition, why)                                     \
+  do {                                                               \
+    if (!(condition)) [[unlikely]] {                                 \
+      ::kvstrata::check_failed(#condition, why, __FILE__, __LINE__); \
+    }                                                                \
   } while (false)

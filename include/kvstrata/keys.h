@@ -31,7 +31,7 @@ struct Hash256 {
 /// Everything that separates one cache from another. An absent optional field and an empty one are
 /// the same. `weight_epoch` is the daemon's; clients learn it at registration.
 struct NamespaceSpec {
-  std::string tenant;                   ///< 1..64 bytes
+  std::string tenant;  ///< 1..64 bytes
   ModelDescriptor model;
   std::string salt;                     ///< 0..256 bytes
   std::string adapter;                  ///< LoRA name or hash, 0..256 bytes
@@ -60,8 +60,8 @@ Hash256 opaque_hash(const Hash256& namespace_hash, ByteView key);
 /// Checks ids against [0, vocab_size) ([0, 2^31) for 0); nothing is ever wrapped or cut.
 Status validate_tokens(std::span<const std::uint32_t> tokens, std::uint32_t vocab_size);
 
-/// The name of one block in one store. `digest` is a prefix or opaque hash and so already depends on
-/// the namespace; `ns` makes a namespace's blocks one range of the index.
+/// The name of one block in one store. `digest` is a prefix or opaque hash and so already depends
+/// on the namespace; `ns` makes a namespace's blocks one range of the index.
 struct BlockKey {
   NamespaceId ns;
   Hash256 digest;

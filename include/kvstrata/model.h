@@ -11,7 +11,14 @@
 namespace kvstrata {
 
 /// The type of one scalar of the cache. Numbers are part of the formats.
-enum class DType : std::uint8_t { bf16 = 1, fp16 = 2, fp8_e4m3 = 3, fp8_e5m2 = 4, int8 = 5, fp32 = 6 };
+enum class DType : std::uint8_t {
+  bf16 = 1,
+  fp16 = 2,
+  fp8_e4m3 = 3,
+  fp8_e5m2 = 4,
+  int8 = 5,
+  fp32 = 6
+};
 
 std::string_view to_string(DType dtype);
 Result<DType> parse_dtype(std::string_view name);  ///< "bf16", "fp16", "fp8_e4m3", ...
@@ -19,8 +26,8 @@ constexpr std::uint32_t bytes_per_scalar(DType dtype) {
   return dtype == DType::fp32 ? 4 : (dtype == DType::bf16 || dtype == DType::fp16) ? 2 : 1;
 }
 
-/// What the layers of a group keep. `sliding_window` needs `window_tokens`; `recurrent_state` is one
-/// snapshot a block; `mla_latent` has K only (head_dim_v = 0, kv_heads = 1).
+/// What the layers of a group keep. `sliding_window` needs `window_tokens`; `recurrent_state` is
+/// one snapshot a block; `mla_latent` has K only (head_dim_v = 0, kv_heads = 1).
 enum class GroupKind : std::uint8_t {
   full_attention = 1,
   sliding_window = 2,
@@ -75,7 +82,7 @@ struct ModelDescriptor {
   DType dtype = DType::bf16;
   std::uint32_t block_tokens = 256;  ///< 16..1024
   std::uint32_t vocab_size = 0;      ///< token ids are below this; 0: below 2^31
-  std::vector<LayerGroup> groups;    ///< 1..64; none: a namespace of opaque keys, values of any size
+  std::vector<LayerGroup> groups;  ///< 1..64; none: a namespace of opaque keys, values of any size
   Layout layout;
   Shard shard;
 

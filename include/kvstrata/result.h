@@ -66,8 +66,8 @@ Error error_from_errno(int error_number, std::string_view what);
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}          // NOLINT(*explicit*)
-  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}      // NOLINT(*explicit*)
+  Result(T value) : state_(std::in_place_index<0>, std::move(value)) {}      // NOLINT(*explicit*)
+  Result(Error error) : state_(std::in_place_index<1>, std::move(error)) {}  // NOLINT(*explicit*)
 
   bool ok() const { return state_.index() == 0; }
   explicit operator bool() const { return ok(); }
@@ -116,20 +116,20 @@ using Status = Result<void>;
 }  // namespace kvstrata
 
 /// Returns the error of `expression` from the enclosing function, if it has one.
-#define KV_TRY(expression)                                            \
-  do {                                                                \
-    if (auto kv_try_status = (expression); !kv_try_status) {          \
-      return kv_try_status.error();                                   \
-    }                                                                 \
+#define KV_TRY(expression)                                   \
+  do {                                                       \
+    if (auto kv_try_status = (expression); !kv_try_status) { \
+      return kv_try_status.error();                          \
+    }                                                        \
   } while (false)
 
 #define KV_CONCAT_INNER(a, b) a##b
 #define KV_CONCAT(a, b) KV_CONCAT_INNER(a, b)
 
 /// `KV_ASSIGN(auto x, f())`: declares x from the value of f(), or returns its error.
-#define KV_ASSIGN(declaration, expression)                               \
-  auto KV_CONCAT(kv_result_, __LINE__) = (expression);                   \
-  if (!KV_CONCAT(kv_result_, __LINE__)) {                                \
-    return KV_CONCAT(kv_result_, __LINE__).error();                      \
-  }                                                                      \
+#define KV_ASSIGN(declaration, expression)             \
+  auto KV_CONCAT(kv_result_, __LINE__) = (expression); \
+  if (!KV_CONCAT(kv_result_, __LINE__)) {              \
+    return KV_CONCAT(kv_result_, __LINE__).error();    \
+  }                                                    \
   declaration = std::move(KV_CONCAT(kv_result_, __LINE__)).value()

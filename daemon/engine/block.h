@@ -1,0 +1,55 @@
+// A Block is what the engine knows of one stored block: its copy in host memory, its record on
+// disk, who holds it. Control thread only, except the bytes of a slot while a worker fills or reads
+// it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hostmem/arena.h"
+#include "kvstrata/id.h"
+#include "kvstrata/keys.h"
+#include "storage/store.h"
+
+namespace kvstrata::daemon {
+
+struct Block {
+  /// absent: no host copy. filling: a worker writes it. ready: may be handed out.
+  enum class HostCopy : std::uint8_t { absent, filling, ready };
+
+  BlockKey key;
+  std::optional<Hash256> parent;
+  TenantId tenant;
+  std::uint64_t raw_bytes = 0;
+  std::uint64_t xxh3 = 0;  ///< of the payload; known once ready or on disk
+  ByteVector identity;     ///< token ids or opaque key; kept while in host memory
+
+  HostCopy host = HostCopy::absent;
+  hostmem::Slot slot;
+  std::optional<storage::IndexEntry> entry;  ///< the record on disk
+
+  bool dirty = false;  ///< visible, not yet durable
+  Sequence sequence;
+  ConnectionId writer;
+  bool pinned = false;
+  std::uint64_t expires_unix_ms = 0;
+  std::uint64_t created_unix_ms = 0;
+
+  std::uint32_t holds = 0;  ///< leases and work in flight; memory stays while > 0
+  bool dead = false;        ///< removed: nobody finds it, its memory goes with the last hold
+  MonotonicTime touched_on_disk{};
+  std::vector<std::function<void(Status)>> on_filled;
+
+  bool is_visible(std::uint64_t unix_ms) const {
+    const bool expired = expires_unix_ms != 0 && expires_unix_ms <= unix_ms;
+    return !dead && !expired && (host == HostCopy::ready || entry.has_value());
+  }
+};
+
+using BlockPtr = std::shared_ptr<Block>;
+
+}  // namespace kvstrata::daemon

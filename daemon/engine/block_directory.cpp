@@ -1,0 +1,252 @@
+#include "daemon/engine/block_directory.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kvstrata::daemon {
+
+namespace {
+
+constexpr std::size_t victims_looked_at_max = 8192;
+
+}  // namespace
+
+BlockDirectory::BlockDirectory(Core& core)
+    : core_(core),
+      host_order_(hostmem::make_lru_policy()),
+      disk_order_(hostmem::make_lru_policy()) {}
+
+BlockPtr BlockDirectory::find(const BlockKey& key) const {
+  const auto at = blocks_.find(key);
+  return at == blocks_.end() ? nullptr : at->second;
+}
+
+BlockPtr BlockDirectory::add(const BlockKey& key, TenantId tenant) {
+  auto block = std::make_shared<Block>();
+  block->key = key;
+  block->tenant = tenant;
+  const bool is_new = blocks_.emplace(key, block).second;
+  KV_CHECK(is_new, "a block is added once");
+  return block;
+}
+
+BlockPtr BlockDirectory::remember(const BlockKey& key, TenantId tenant,
+                                  const storage::IndexEntry& entry) {
+  BlockPtr block = find(key);
+  if (block == nullptr) {
+    trim_disk_entries();
+    block = add(key, tenant);
+    block->parent = entry.parent;
+    block->raw_bytes = entry.raw_bytes;
+    block->xxh3 = entry.payload_xxh3;
+    block->pinned = entry.pinned;
+    block->expires_unix_ms = entry.expires_unix_ms;
+    block->created_unix_ms = entry.created_unix_ms;
+    disk_order_->inserted(key, 0);
+  }
+  block->entry = entry;
+  return block;
+}
+
+void BlockDirectory::forget(const BlockPtr& block) {
+  if (block->dead) return;
+  block->dead = true;
+  host_order_->removed(block->key);
+  disk_order_->removed(block->key);
+  blocks_.erase(block->key);
+  if (block->holds == 0 && block->host == Block::HostCopy::ready) free_memory(*block);
+}
+
+void BlockDirectory::lost_record(const BlockKey& key) {
+  const BlockPtr block = find(key);
+  if (block == nullptr) return;
+  block->entry.reset();
+  if (block->host == Block::HostCopy::absent && !block->dirty) forget(block);
+}
+
+Status BlockDirectory::allocate(const BlockPtr& block) {
+  KV_CHECK(block->host == Block::HostCopy::absent, "one host copy a block");
+  for (;;) {
+    auto slot = core_.arena->allocate(block->tenant, std::max<std::uint64_t>(block->raw_bytes, 1));
+    if (slot) {
+      block->slot = *slot;
+      block->host = Block::HostCopy::filling;
+      by_slot_[slot->chunk][slot->index] = block.get();
+      disk_order_->removed(block->key);
+      return {};
+    }
+    if (slot.error().kind() != ErrorKind::out_of_memory) return slot.error();
+    if (!evict_for(block->tenant, block->raw_bytes)) {
+      return Error(ErrorKind::busy,
+                   "host memory is held by leases and blocks not yet on disk; try again, or give "
+                   "[memory] size more");
+    }
+  }
+}
+
+void BlockDirectory::publish(const BlockPtr& block) {
+  core_.arena->publish(block->slot);
+  block->host = Block::HostCopy::ready;
+  if (!block->dead) host_order_->inserted(block->key, block->raw_bytes);
+  for (auto& waiter : std::exchange(block->on_filled, {})) waiter({});
+  if (block->dead && block->holds == 0) free_memory(*block);
+}
+
+void BlockDirectory::abandon(const BlockPtr& block, const Error& why) {
+  KV_CHECK(block->host == Block::HostCopy::filling, "only a filling copy is abandoned");
+  free_memory(*block);
+  const auto waiters = std::exchange(block->on_filled, {});
+  if (!block->dead) {
+    if (block->entry) {
+      disk_order_->inserted(block->key, 0);
+    } else {
+      forget(block);
+    }
+  }
+  for (const auto& waiter : waiters) waiter(why);
+}
+
+void BlockDirectory::drop_host_copy(const BlockPtr& block) {
+  KV_CHECK(block->host == Block::HostCopy::ready && block->holds == 0, "nobody reads the copy");
+  host_order_->removed(block->key);
+  free_memory(*block);
+  if (block->entry) {
+    disk_order_->inserted(block->key, 0);
+    trim_disk_entries();
+  } else {
+    forget(block);
+  }
+}
+
+void BlockDirectory::unhold(const BlockPtr& block) {
+  KV_CHECK(block->holds > 0, "holds are counted");
+  --block->holds;
+  if (block->dead && block->holds == 0 && block->host == Block::HostCopy::ready) {
+    free_memory(*block);
+  }
+}
+
+void BlockDirectory::touch(std::span<const BlockPtr> prefix) {
+  std::vector<BlockKey> in_host;
+  std::vector<BlockKey> on_disk;
+  std::vector<BlockKey> wanted_on_disk;
+  const MonotonicTime now = core_.clock.now();
+  for (const BlockPtr& block : prefix) {
+    (block->host == Block::HostCopy::ready ? in_host : on_disk).push_back(block->key);
+    // Telling the store each time would cost a lock and a set per look-up; seconds are enough.
+    if (block->entry && now - block->touched_on_disk > std::chrono::seconds(5)) {
+      block->touched_on_disk = now;
+      wanted_on_disk.push_back(block->key);
+    }
+  }
+  host_order_->touched(in_host);
+  disk_order_->touched(on_disk);
+  if (!wanted_on_disk.empty()) core_.store->touch(wanted_on_disk);
+}
+
+bool BlockDirectory::may_evict(const Block& block) const {
+  return block.host == Block::HostCopy::ready && block.holds == 0 && !block.dirty;
+}
+
+Removal BlockDirectory::evict(std::optional<TenantId> tenant, std::uint64_t bytes) {
+  Removal removal;
+  while (removal.removed_bytes < bytes) {
+    const auto key = host_order_->victim(
+        [&](const BlockKey& candidate) {
+          const BlockPtr block = find(candidate);
+          return may_evict(*block) && (!tenant || block->tenant == *tenant);
+        },
+        victims_looked_at_max);
+    if (!key) break;
+    const BlockPtr block = find(*key);
+    ++removal.removed_blocks;
+    removal.removed_bytes += block->raw_bytes;
+    ++core_.counters.evicted_blocks;
+    core_.counters.evicted_bytes += block->raw_bytes;
+    drop_host_copy(block);
+  }
+  return removal;
+}
+
+// Frees one slot that serves (tenant, bytes), or a whole chunk whose memory can become one.
+bool BlockDirectory::evict_for(TenantId tenant, std::uint64_t bytes) {
+  const auto any = [this](const BlockKey& key) { return may_evict(*find(key)); };
+  const auto key = host_order_->victim(any, victims_looked_at_max);
+  if (!key) return retire_for_staging(tenant, bytes);
+  const BlockPtr block = find(*key);
+  const bool fits = block->tenant == tenant &&
+                    core_.arena->size_class(block->raw_bytes) == core_.arena->size_class(bytes);
+  if (fits) {
+    ++core_.counters.evicted_blocks;
+    core_.counters.evicted_bytes += block->raw_bytes;
+    drop_host_copy(block);
+    return true;
+  }
+  empty_chunk(block->slot.chunk);
+  retire(tenant, bytes);
+  return true;  // at least one block went, so this ends
+}
+
+void BlockDirectory::empty_chunk(ChunkId chunk) {
+  std::vector<BlockPtr> blocks;
+  for (const auto& [index, block] : by_slot_[chunk]) {
+    if (!block->dead && may_evict(*block)) blocks.push_back(find(block->key));
+  }
+  for (const BlockPtr& block : blocks) {
+    ++core_.counters.evicted_blocks;
+    core_.counters.evicted_bytes += block->raw_bytes;
+    drop_host_copy(block);
+  }
+}
+
+void BlockDirectory::retire(TenantId tenant, std::uint64_t bytes) {
+  for (const auto& retired : core_.arena->retire_empty_chunks(tenant, bytes)) {
+    by_slot_.erase(retired.chunk);
+    for (const ConnectionId connection : retired.mapped_by) {
+      Event event;
+      event.kind = Event::Kind::chunks_retired;
+      event.to = connection;
+      event.chunks = {retired.chunk};
+      core_.emit(event);
+    }
+  }
+}
+
+bool BlockDirectory::retire_for_staging(TenantId tenant, std::uint64_t bytes) {
+  const std::uint64_t before = core_.arena->stats().chunk_bytes;
+  retire(tenant, bytes);
+  if (core_.arena->stats().chunk_bytes < before) return true;
+  const auto any = [this](const BlockKey& key) { return may_evict(*find(key)); };
+  const auto key = host_order_->victim(any, victims_looked_at_max);
+  if (!key) return false;
+  empty_chunk(find(*key)->slot.chunk);
+  retire(tenant, bytes);
+  return core_.arena->stats().chunk_bytes < before;
+}
+
+void BlockDirectory::free_memory(Block& block) {
+  by_slot_[block.slot.chunk].erase(block.slot.index);
+  core_.arena->free_slot(block.slot);
+  block.slot = {};
+  block.host = Block::HostCopy::absent;
+  block.identity = {};
+}
+
+void BlockDirectory::trim_disk_entries() {
+  while (disk_order_->size() > core_.options.directory_entries_max) {
+    const auto key = disk_order_->victim(
+        [this](const BlockKey& candidate) {
+          const BlockPtr block = find(candidate);
+          return block->holds == 0 && block->host == Block::HostCopy::absent && !block->dirty;
+        },
+        victims_looked_at_max);
+    if (!key) return;
+    forget(find(*key));
+  }
+}
+
+void BlockDirectory::for_each(const std::function<void(const BlockPtr&)>& visit) const {
+  for (const auto& [key, block] : blocks_) visit(block);
+}
+
+}  // namespace kvstrata::daemon

@@ -1,0 +1,155 @@
+#include "daemon/engine/finder.h"
+
+#include <algorithm>
+
+namespace kvstrata::daemon {
+
+namespace {
+
+// A long prefix that misses early should not cost a long MultiGet: ask for few first.
+constexpr std::size_t first_batch = 64;
+
+constexpr std::size_t opaque_key_bytes_max = 256;
+
+Result<std::vector<Hash256>> digests_of(const Namespace& ns, const Selection& selection) {
+  if (selection.by == SelectBy::hash) return selection.hashes;
+  std::vector<Hash256> digests;
+  if (selection.by == SelectBy::key) {
+    for (const std::string& key : selection.keys) {
+      if (key.empty() || key.size() > opaque_key_bytes_max) {
+        return Error(ErrorKind::invalid_argument, "an opaque key has 1..256 bytes");
+      }
+      digests.push_back(opaque_hash(ns.record.hash, as_bytes(key)));
+    }
+    return digests;
+  }
+  KV_TRY(validate_tokens(selection.tokens, ns.model().vocab_size));
+  const std::size_t block_tokens = ns.model().block_tokens;
+  Hash256 parent = ns.record.hash;
+  for (std::size_t i = 0; (i + 1) * block_tokens <= selection.tokens.size(); ++i) {
+    const auto extras = selection.extras.find(static_cast<std::uint32_t>(i));
+    const auto tokens = std::span(selection.tokens).subspan(i * block_tokens, block_tokens);
+    parent = extras == selection.extras.end() ? block_hash(parent, tokens)
+                                              : block_hash(parent, tokens, extras->second);
+    digests.push_back(parent);
+  }
+  return digests;
+}
+
+}  // namespace
+
+struct Finder::Search {
+  std::vector<BlockKey> keys;
+  Found found;
+  std::vector<std::size_t> unknown;  ///< indexes the directory does not know, rising
+  std::size_t asked = 0;             ///< how many of `unknown` the index was asked for
+  std::size_t end = 0;               ///< a prefix ends here at the latest
+  bool prefix = false;
+  std::function<void(Result<Found>)> done;
+};
+
+Result<std::vector<BlockKey>> Finder::keys_of(const Caller& caller, const Selection& selection) {
+  KV_ASSIGN(const Namespace* ns, namespaces_.find(caller, selection.ns));
+  if (!ns->is_opaque() && selection.group >= ns->groups.size()) {
+    return Error(ErrorKind::invalid_argument, "group " + std::to_string(selection.group) +
+                                                  " is not declared; the model has " +
+                                                  std::to_string(ns->groups.size()));
+  }
+  if ((selection.by == SelectBy::key) != ns->is_opaque() && selection.by != SelectBy::hash) {
+    return Error(ErrorKind::invalid_argument, ns->is_opaque()
+                                                  ? "this namespace has opaque keys, not tokens"
+                                                  : "this namespace has tokens, not opaque keys");
+  }
+  KV_ASSIGN(const std::vector<Hash256> digests, digests_of(*ns, selection));
+  std::vector<BlockKey> keys;
+  keys.reserve(digests.size());
+  for (const Hash256& digest : digests) keys.push_back({selection.ns, digest, selection.group});
+  return keys;
+}
+
+void Finder::find(std::vector<BlockKey> keys, bool prefix,
+                  std::function<void(Result<Found>)> done) {
+  auto search = std::make_shared<Search>();
+  search->keys = std::move(keys);
+  search->found.resize(search->keys.size());
+  search->end = search->keys.size();
+  search->prefix = prefix;
+  search->done = std::move(done);
+  const std::uint64_t now_ms = core_.clock.unix_ms();
+  for (std::size_t i = 0; i < search->end; ++i) {
+    BlockPtr block = directory_.find(search->keys[i]);
+    if (block == nullptr) {
+      if (!is_tombstone(search->keys[i]))
+        search->unknown.push_back(i);
+      else if (prefix)
+        search->end = i;
+    } else if (block->is_visible(now_ms)) {
+      search->found[i] = std::move(block);
+    } else if (prefix) {
+      search->end = i;
+    }
+  }
+  continue_search(search);
+}
+
+void Finder::continue_search(const std::shared_ptr<Search>& search) {
+  const auto wanted_end = std::ranges::lower_bound(search->unknown, search->end);
+  const std::size_t wanted = static_cast<std::size_t>(wanted_end - search->unknown.begin());
+  if (search->asked >= wanted) {
+    if (search->prefix) search->found.resize(search->end);
+    search->done(std::move(search->found));
+    return;
+  }
+  const std::size_t last =
+      search->prefix && search->asked == 0 ? std::min(wanted, first_batch) : wanted;
+  std::vector<std::size_t> asked(
+      search->unknown.begin() + static_cast<std::ptrdiff_t>(search->asked),
+      search->unknown.begin() + static_cast<std::ptrdiff_t>(last));
+  search->asked = last;
+  std::vector<BlockKey> keys;
+  keys.reserve(asked.size());
+  for (const std::size_t i : asked) keys.push_back(search->keys[i]);
+  using Entries = std::vector<std::optional<storage::IndexEntry>>;
+  core_.on_worker(
+      [this, keys = std::move(keys)]() -> Result<Entries> {
+        Entries entries(keys.size());
+        KV_TRY(core_.store->find(keys, entries));
+        return entries;
+      },
+      [this, search, asked = std::move(asked)](Result<Entries> entries) {
+        if (!entries) {
+          search->done(entries.error());
+          return;
+        }
+        take_entries(search, asked, *entries);
+        continue_search(search);
+      });
+}
+
+void Finder::take_entries(const std::shared_ptr<Search>& search,
+                          const std::vector<std::size_t>& asked,
+                          std::span<const std::optional<storage::IndexEntry>> entries) {
+  const std::uint64_t now_ms = core_.clock.unix_ms();
+  for (std::size_t i = 0; i < asked.size(); ++i) {
+    const BlockKey& key = search->keys[asked[i]];
+    // The directory is asked again: a commit or removal may have come in between.
+    BlockPtr block = directory_.find(key);
+    Namespace* ns = namespaces_.get(key.ns);
+    if (block == nullptr && entries[i] && ns != nullptr && !is_tombstone(key)) {
+      block = directory_.remember(key, ns->tenant, *entries[i]);
+    }
+    if (block != nullptr && block->is_visible(now_ms)) {
+      search->found[asked[i]] = std::move(block);
+    } else if (search->prefix) {
+      search->end = std::min(search->end, asked[i]);
+    }
+  }
+}
+
+void Finder::remove_tombstone(const BlockKey& key) {
+  const auto at = tombstones_.find(key);
+  KV_CHECK(at != tombstones_.end(), "tombstones are counted");
+  if (--at->second == 0) tombstones_.erase(at);
+}
+
+}  // namespace kvstrata::daemon

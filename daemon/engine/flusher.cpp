@@ -1,0 +1,225 @@
+#include "daemon/engine/flusher.h"
+
+#include <algorithm>
+
+namespace kvstrata::daemon {
+
+namespace {
+
+constexpr std::uint64_t bytes_in_flight_max = 64_MiB;
+constexpr std::uint64_t blocks_in_flight_max = 512;  // below the store's own bound
+
+std::uint64_t unflushed_max(const EngineOptions& options) {
+  return options.unflushed_bytes_max != 0 ? options.unflushed_bytes_max
+                                          : options.arena.budget_bytes / 4;
+}
+
+}  // namespace
+
+Flusher::Flusher(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder)
+    : core_(core), namespaces_(namespaces), directory_(directory), finder_(finder) {}
+
+bool Flusher::has_room_for(std::uint64_t bytes) const {
+  return dirty_bytes_ == 0 || dirty_bytes_ + bytes <= unflushed_max(core_.options);
+}
+
+void Flusher::add(const BlockPtr& block) {
+  block->sequence = {next_sequence_++};
+  block->dirty = true;
+  dirty_.insert(block->sequence.value);
+  dirty_bytes_ += block->raw_bytes;
+  directory_.hold(block);
+  queue_.push_back(block);
+  pump();
+}
+
+void Flusher::pump() {
+  std::size_t passed_over = 0;
+  while (passed_over < queue_.size() && bytes_in_flight_ < bytes_in_flight_max &&
+         blocks_in_flight_ < blocks_in_flight_max) {
+    const BlockPtr block = std::move(queue_.front());
+    queue_.pop_front();
+    if (!start(block)) {
+      queue_.push_back(block);
+      ++passed_over;
+    }
+  }
+}
+
+// False: the block has to wait for its namespace's tables, or for an older write of its key.
+bool Flusher::start(const BlockPtr& block) {
+  if (block->dead) {
+    clean(block);
+    return true;
+  }
+  if (finder_.is_tombstone(block->key)) return false;
+  LayerGroupState& group = namespaces_.get(block->key.ns)->group(block->key.group);
+  if (group.fitting) return false;
+  const bool wants_tables = core_.options.codec == "static" && block->raw_bytes != 0;
+  if (wants_tables && group.tables->current().second == nullptr) {
+    fit_tables(block, group);
+    return false;
+  }
+  encode(block, group);
+  return true;
+}
+
+// A namespace's first block is fitted on itself.
+void Flusher::fit_tables(const BlockPtr& sample, LayerGroupState& group) {
+  group.fitting = true;
+  directory_.hold(sample);
+  const BlockKey key = sample->key;
+  const codec::BlockShape shape = namespaces_.get(key.ns)->shape(key.group, sample->raw_bytes);
+  const ByteView payload(sample->slot.data, sample->raw_bytes);
+  core_.encoders->post([this, sample, key, shape, payload] {
+    using Fitted = std::pair<TableId, CodecTables::Tables>;
+    auto fitted = [&]() -> Result<Fitted> {
+      KV_ASSIGN(auto tables, codec::StaticTables::fit(shape, std::span(&payload, 1)));
+      KV_ASSIGN(const TableId id, core_.store->add_table(key.ns, pack_tables(key.group, *tables)));
+      return Fitted{id, tables};
+    }();
+    core_.to_control([this, sample, key, result = std::move(fitted)] {
+      LayerGroupState& state = namespaces_.get(key.ns)->group(key.group);
+      state.fitting = false;
+      if (result) state.tables->add(result->first, result->second);
+      // Without tables (a full disk, say) the block goes raw; the next one tries to fit again.
+      if (!result) {
+        std::erase(queue_, sample);
+        encode(sample, state);
+      }
+      directory_.unhold(sample);
+      pump();
+    });
+  });
+}
+
+void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
+  bytes_in_flight_ += block->raw_bytes;
+  ++blocks_in_flight_;
+  auto [table, tables] = group.tables->current();
+  const bool lags = dirty_bytes_ > unflushed_max(core_.options) / 2;
+  if (lags || core_.options.codec == "raw") {
+    table = {};
+    tables = nullptr;
+    core_.counters.encoded_raw_for_lag += lags ? 1 : 0;
+  }
+  auto encoded = std::make_shared<Encoded>();
+  storage::AppendRequest& request = encoded->request;
+  request.key = block->key;
+  request.parent = block->parent;
+  request.identity = block->identity;
+  request.raw_bytes = block->raw_bytes;
+  request.payload_xxh3 = block->xxh3;
+  request.expires_unix_ms = block->expires_unix_ms;
+  request.pinned = block->pinned;
+  const codec::BlockShape shape =
+      namespaces_.get(block->key.ns)->shape(block->key.group, block->raw_bytes);
+  const ByteView payload(block->slot.data, block->raw_bytes);
+  core_.encoders->post([this, block, shape, payload, table, tables, encoded] {
+    storage::AppendRequest& made = encoded->request;
+    made.frame = storage::AlignedBuffer(codec::frame_bytes_max(shape));
+    const auto bytes =
+        codec::encode_frame(shape, tables.get(), payload, made.payload_xxh3, made.frame.bytes());
+    if (bytes) {
+      const auto info = codec::inspect_frame(ByteView(made.frame.bytes()).first(*bytes));
+      KV_CHECK(info.ok(), "a frame just written is well-formed");
+      made.frame_bytes = *bytes;
+      made.codec = static_cast<std::uint8_t>(info->codec);
+      made.table = info->tables_hash != 0 ? table : TableId{};
+    } else {
+      encoded->status = bytes.error();
+    }
+    core_.to_control([this, block, encoded] { append(block, encoded); });
+  });
+}
+
+void Flusher::append(const BlockPtr& block, std::shared_ptr<Encoded> encoded) {
+  if (!encoded->status) {
+    finish(block, encoded->status.error());
+    return;
+  }
+  if (block->dead) {
+    left_flight(*block);
+    clean(block);
+    pump();
+    return;
+  }
+  core_.counters.encoded_raw_bytes += block->raw_bytes;
+  core_.counters.encoded_frame_bytes += encoded->request.frame_bytes;
+  ++core_.counters.encoded_blocks;
+  const Status queued = core_.store->append(
+      std::move(encoded->request), [this, block](Result<storage::IndexEntry> entry) {
+        core_.to_control([this, block, entry = std::move(entry)] { finish(block, entry); });
+      });
+  if (!queued) finish(block, queued.error());
+}
+
+void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
+  left_flight(*block);
+  if (entry) {
+    ++core_.counters.durable_blocks;
+    if (block->dead) {
+      // Removed while it was being written: the record goes too, and until it has gone, what the
+      // index says of the key is not believed.
+      core_.on_worker(
+          [this, key = block->key] { return core_.store->erase(std::span(&key, 1), false, true); },
+          [this, key = block->key](const Result<storage::RemovalCounts>&) {
+            finder_.remove_tombstone(key);
+            pump();
+          });
+    } else {
+      block->entry = *entry;
+    }
+  } else {
+    if (block->dead && finder_.is_tombstone(block->key)) finder_.remove_tombstone(block->key);
+    ++core_.counters.durable_failures;
+    Failure& failure = failures_[block->writer];
+    ++failure.blocks;
+    failure.why = entry.error();
+  }
+  clean(block);
+  pump();
+}
+
+void Flusher::left_flight(const Block& block) {
+  bytes_in_flight_ -= block.raw_bytes;
+  --blocks_in_flight_;
+}
+
+void Flusher::clean(const BlockPtr& block) {
+  block->dirty = false;
+  dirty_.erase(block->sequence.value);
+  dirty_bytes_ -= block->raw_bytes;
+  directory_.unhold(block);
+  answer_waiters();
+}
+
+void Flusher::flush(ConnectionId connection, std::optional<Sequence> sequence,
+                    Done<Sequence> done) {
+  const std::uint64_t last = last_sequence().value;
+  const std::uint64_t wanted = sequence ? std::min(sequence->value, last) : last;
+  waiters_.push_back({wanted, connection, std::move(done)});
+  answer_waiters();
+}
+
+void Flusher::answer_waiters() {
+  const std::uint64_t durable_up_to = dirty_.empty() ? last_sequence().value : *dirty_.begin() - 1;
+  std::vector<Waiter> ready;
+  std::erase_if(waiters_, [&](Waiter& waiter) {
+    if (waiter.sequence > durable_up_to) return false;
+    ready.push_back(std::move(waiter));
+    return true;
+  });
+  for (const Waiter& waiter : ready) {
+    const auto failure = failures_.extract(waiter.connection);
+    if (failure.empty()) {
+      waiter.done(Sequence{durable_up_to});
+    } else {
+      const Failure& one = failure.mapped();
+      waiter.done(one.why->with_context(std::to_string(one.blocks) +
+                                        " block(s) could not be made durable"));
+    }
+  }
+}
+
+}  // namespace kvstrata::daemon

@@ -1,0 +1,77 @@
+// A Flusher makes visible blocks durable: it encodes them on background threads and appends the
+// frames to the store, in the order of their sequence, with bounded lag. Control thread only.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <set>
+#include <unordered_map>
+#include <vector>
+
+#include "daemon/engine/block_directory.h"
+#include "daemon/engine/finder.h"
+#include "daemon/engine/namespaces.h"
+
+namespace kvstrata::daemon {
+
+class Flusher {
+ public:
+  Flusher(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder);
+
+  /// Takes over a block that just became visible; it gets the next sequence.
+  void add(const BlockPtr& block);
+  /// True if `bytes` more may become visible before older ones are durable.
+  bool has_room_for(std::uint64_t bytes) const;
+  /// Runs `done` when everything of `connection` up to `sequence` is durable, or with why some of
+  /// it is not. none: everything visible now.
+  void flush(ConnectionId connection, std::optional<Sequence> sequence, Done<Sequence> done);
+  void connection_closed(ConnectionId connection) { failures_.erase(connection); }
+  /// Tries again what the store had no room for.
+  void tick() { pump(); }
+
+  Sequence last_sequence() const { return {next_sequence_ - 1}; }
+  std::uint64_t dirty_bytes() const { return dirty_bytes_; }
+  std::uint64_t dirty_blocks() const { return dirty_.size(); }
+
+ private:
+  /// An encoded block on its way into the store.
+  struct Encoded {
+    storage::AppendRequest request;
+    Status status;
+  };
+  struct Waiter {
+    std::uint64_t sequence;
+    ConnectionId connection;
+    Done<Sequence> done;
+  };
+  struct Failure {
+    std::uint64_t blocks = 0;
+    std::optional<Error> why;
+  };
+
+  void pump();
+  bool start(const BlockPtr& block);
+  void fit_tables(const BlockPtr& sample, LayerGroupState& group);
+  void encode(const BlockPtr& block, const LayerGroupState& group);
+  void append(const BlockPtr& block, std::shared_ptr<Encoded> encoded);
+  void finish(const BlockPtr& block, Result<storage::IndexEntry> entry);
+  void left_flight(const Block& block);
+  void clean(const BlockPtr& block);
+  void answer_waiters();
+
+  Core& core_;
+  Namespaces& namespaces_;
+  BlockDirectory& directory_;
+  Finder& finder_;
+  std::uint64_t next_sequence_ = 1;
+  std::deque<BlockPtr> queue_;
+  std::set<std::uint64_t> dirty_;  ///< sequences not yet durable
+  std::uint64_t dirty_bytes_ = 0;
+  std::uint64_t bytes_in_flight_ = 0;  ///< being encoded or appended
+  std::uint64_t blocks_in_flight_ = 0;
+  std::vector<Waiter> waiters_;
+  std::unordered_map<ConnectionId, Failure> failures_;  ///< since its last FLUSH
+};
+
+}  // namespace kvstrata::daemon

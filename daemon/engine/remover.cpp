@@ -1,0 +1,147 @@
+#include "daemon/engine/remover.h"
+
+#include <algorithm>
+
+namespace kvstrata::daemon {
+
+std::vector<BlockPtr> Remover::with_descendants(std::span<const BlockKey> keys,
+                                                bool descendants) const {
+  std::vector<BlockPtr> blocks;
+  for (const BlockKey& key : keys) {
+    if (BlockPtr block = directory_.find(key)) blocks.push_back(std::move(block));
+  }
+  if (!descendants) return blocks;
+  std::unordered_multimap<Hash256, BlockPtr> by_parent;
+  directory_.for_each([&](const BlockPtr& block) {
+    if (block->parent) by_parent.emplace(*block->parent, block);
+  });
+  std::vector<Hash256> parents;
+  std::unordered_set<BlockKey> seen;
+  for (const BlockKey& key : keys) {
+    parents.push_back(key.digest);
+    seen.insert(key);
+  }
+  for (std::size_t i = 0; i < parents.size(); ++i) {
+    const auto [first, last] = by_parent.equal_range(parents[i]);
+    for (auto at = first; at != last; ++at) {
+      if (!seen.insert(at->second->key).second) continue;
+      blocks.push_back(at->second);
+      parents.push_back(at->second->key.digest);
+    }
+  }
+  return blocks;
+}
+
+Removal Remover::forget(std::span<const BlockPtr> blocks, bool also_pinned) {
+  Removal removal;
+  for (const BlockPtr& block : blocks) {
+    if (block->dead) continue;
+    const bool has_record = block->entry.has_value();
+    if (block->pinned && !also_pinned) {
+      removal.kept_pinned += has_record ? 0 : 1;  // the store counts those it has
+      continue;
+    }
+    // A write of the block may be under way; what it leaves on disk must not be found.
+    if (block->dirty) finder_.add_tombstone(block->key);
+    if (!has_record) {
+      ++removal.removed_blocks;
+      removal.removed_bytes += block->raw_bytes;
+    }
+    if (block->holds > (block->dirty ? 1U : 0U)) ++removal.kept_leased;
+    Event event;
+    event.kind = Event::Kind::removed;
+    event.tenant = block->tenant;
+    event.ns = block->key.ns;
+    event.group = block->key.group;
+    event.hashes = {block->key.digest};
+    core_.emit(event);
+    directory_.forget(block);
+  }
+  return removal;
+}
+
+void Remover::remove(std::vector<BlockKey> keys, bool descendants, bool also_pinned,
+                     Done<Removal> done) {
+  const std::vector<BlockPtr> blocks = with_descendants(keys, descendants);
+  const Removal in_memory = forget(blocks, also_pinned);
+  // Until the index has let go of them, what it says of these keys is not believed.
+  std::vector<BlockKey> hidden = keys;
+  for (const BlockPtr& block : blocks) hidden.push_back(block->key);
+  if (!also_pinned) {
+    std::erase_if(hidden, [&](const BlockKey& key) { return directory_.find(key) != nullptr; });
+  }
+  for (const BlockKey& key : hidden) finder_.add_tombstone(key);
+  core_.on_worker([this, keys = std::move(keys), descendants,
+                   also_pinned] { return core_.store->erase(keys, descendants, also_pinned); },
+                  [this, in_memory, hidden = std::move(hidden),
+                   done = std::move(done)](const Result<storage::RemovalCounts>& counts) {
+                    for (const BlockKey& key : hidden) finder_.remove_tombstone(key);
+                    if (!counts) {
+                      done(counts.error());
+                      return;
+                    }
+                    Removal removal = in_memory;
+                    removal.removed_blocks += counts->removed_blocks;
+                    removal.removed_bytes += counts->removed_bytes;
+                    removal.kept_pinned += counts->kept_pinned;
+                    core_.counters.removed_blocks += removal.removed_blocks;
+                    done(removal);
+                  });
+}
+
+void Remover::clear(std::vector<Namespace*> namespaces, bool also_pinned, Done<Removal> done) {
+  std::unordered_set<NamespaceId> ids;
+  for (const Namespace* ns : namespaces) ids.insert(ns->record.id);
+  std::vector<BlockPtr> blocks;
+  directory_.for_each([&](const BlockPtr& block) {
+    if (ids.contains(block->key.ns)) blocks.push_back(block);
+  });
+  const Removal in_memory = forget(blocks, also_pinned);
+  core_.on_worker(
+      [this, ids, also_pinned]() -> Result<storage::RemovalCounts> {
+        storage::RemovalCounts total;
+        for (const NamespaceId id : ids) {
+          KV_ASSIGN(const auto counts, core_.store->erase_namespace(id, also_pinned));
+          total.removed_blocks += counts.removed_blocks;
+          total.removed_bytes += counts.removed_bytes;
+          total.kept_pinned += counts.kept_pinned;
+        }
+        return total;
+      },
+      [this, in_memory, done = std::move(done)](const Result<storage::RemovalCounts>& counts) {
+        if (!counts) {
+          done(counts.error());
+          return;
+        }
+        Removal removal = in_memory;
+        removal.removed_blocks += counts->removed_blocks;
+        removal.removed_bytes += counts->removed_bytes;
+        removal.kept_pinned += counts->kept_pinned;
+        core_.counters.removed_blocks += removal.removed_blocks;
+        done(removal);
+      });
+}
+
+Removal Remover::clear_host(const std::vector<Namespace*>& namespaces) {
+  std::unordered_set<NamespaceId> ids;
+  for (const Namespace* ns : namespaces) ids.insert(ns->record.id);
+  std::vector<BlockPtr> blocks;
+  directory_.for_each([&](const BlockPtr& block) {
+    if (ids.contains(block->key.ns) && block->host == Block::HostCopy::ready) {
+      blocks.push_back(block);
+    }
+  });
+  Removal removal;
+  for (const BlockPtr& block : blocks) {
+    if (block->holds > 0) {
+      ++removal.kept_leased;
+      continue;
+    }
+    ++removal.removed_blocks;
+    removal.removed_bytes += block->raw_bytes;
+    directory_.drop_host_copy(block);
+  }
+  return removal;
+}
+
+}  // namespace kvstrata::daemon
