@@ -163,6 +163,9 @@ TEST_CASE("Text that is not TOML is refused with its line") {
   CHECK(parse_config(std::string(config_bytes_max + 1, ' ')).error().kind() ==
         ErrorKind::too_large);
   CHECK_FALSE(parse_config(std::string(100'000, '[')).ok());
+  CHECK_FALSE(parse_config("[[[a]]]\n").ok());
+  CHECK_FALSE(parse_config("\u00e9 = 1\n").ok());
+  CHECK_FALSE(parse_config("\ufb2c").ok());
 }
 
 TEST_CASE("Listening beyond loopback needs `public` and a token") {
