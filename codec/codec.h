@@ -1,11 +1,12 @@
 // The codecs' one small interface: a payload becomes a frame and comes back bit-exact.
-// All functions are pure, synchronous and safe to call from any thread. Format: doc/frame-format.md.
+// All functions are pure, synchronous and safe to call from any thread. Format:
+// doc/frame-format.md.
 #pragma once
 
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
+#include <string_view>
 
 #include "codec/shape.h"
 #include "kvstrata/bytes.h"
@@ -55,8 +56,8 @@ std::uint64_t frame_bytes_max(const BlockShape& shape);
 
 /// Encodes `payload` (exactly shape.raw_bytes()) into `out` (at least frame_bytes_max()). With
 /// `tables` the static codec, else raw. Sub-streams that would not gain 1/64 are kept raw each, and
-/// the whole frame is `raw` if nothing gains. `payload_xxh3` is the caller's hash of the payload and
-/// is stored as it is. Returns the frame's length.
+/// the whole frame is `raw` if nothing gains. `payload_xxh3` is the caller's hash of the payload
+/// and is stored as it is. Returns the frame's length.
 Result<std::uint64_t> encode_frame(const BlockShape& shape, const StaticTables* tables,
                                    ByteView payload, std::uint64_t payload_xxh3, MutableBytes out,
                                    SimdLevel level = best_simd_level());

@@ -24,13 +24,13 @@ struct BlockShape {
   /// The shape of blocks of `group`; the descriptor is valid (validate()).
   static BlockShape of(const ModelDescriptor& model, const LayerGroup& group);
 
-  /// A value without declared axes: `bytes` bytes (0..block_bytes_max), scalars of `dtype` as far as
-  /// they go, any tail kept as it is. Sub-streams are pieces of 1 MiB.
+  /// A value without declared axes: `bytes` bytes (0..block_bytes_max), scalars of `dtype` as far
+  /// as they go, any tail kept as it is. Sub-streams are pieces of 1 MiB.
   static BlockShape opaque(DType dtype, std::uint64_t bytes);
 
   bool is_opaque() const { return head_dim_k == 0; }
-  std::uint64_t raw_bytes() const;          ///< of the whole payload
-  std::uint32_t substreams() const;         ///< layers x sides (sides without scalars left out), or pieces
+  std::uint64_t raw_bytes() const;   ///< of the whole payload
+  std::uint32_t substreams() const;  ///< layers x sides (sides without scalars left out), or pieces
   std::uint64_t substream_bytes(std::uint32_t index) const;  ///< decoded
   std::uint32_t channels(Side side) const;  ///< kv_heads x head_dim: one statistic each
 };

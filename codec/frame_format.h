@@ -1,0 +1,41 @@
+// The frame's structs as they lie on disk and on the wire, version 1. See doc/frame-format.md.
+// Plain data, read and written by memcpy.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace kvstrata::codec {
+
+inline constexpr std::uint32_t frame_magic = 0x4653564b;  // "KVSF"
+inline constexpr std::uint8_t frame_version = 1;
+inline constexpr std::uint32_t substreams_max = 2048;
+
+enum class SubstreamKind : std::uint8_t { raw = 0, static_coded = 1 };
+
+struct FrameHeader {
+  std::uint32_t magic;
+  std::uint8_t version;
+  std::uint8_t codec;
+  std::uint16_t reserved_0;
+  std::uint64_t raw_bytes;
+  std::uint64_t frame_bytes;
+  std::uint32_t substreams;
+  std::uint32_t reserved_1;
+  std::uint64_t tables_hash;
+  std::uint64_t payload_xxh3;
+  std::uint64_t directory_xxh3;
+  std::uint64_t header_xxh3;  ///< of all bytes before it
+};
+static_assert(sizeof(FrameHeader) == 64 && offsetof(FrameHeader, header_xxh3) == 56);
+
+struct DirectoryEntry {
+  std::uint32_t encoded_bytes;
+  SubstreamKind kind;
+  std::uint8_t table;  ///< opaque shapes, static: the piece's table
+  std::uint16_t reserved;
+  std::uint64_t decoded_xxh3;
+};
+static_assert(sizeof(DirectoryEntry) == 16);
+
+}  // namespace kvstrata::codec

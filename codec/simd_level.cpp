@@ -1,0 +1,60 @@
+#include <algorithm>
+#include <cstdlib>
+#include <string_view>
+
+#include "codec/codec.h"
+#include "codec/kernels.h"
+
+namespace kvstrata::codec {
+
+namespace {
+
+SimdLevel detect() {
+#if defined(KVSTRATA_CODEC_AVX2)
+  __builtin_cpu_init();
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
+      __builtin_cpu_supports("popcnt")) {
+    return SimdLevel::avx2;
+  }
+#endif
+  return SimdLevel::scalar;
+}
+
+SimdLevel wanted() {
+  const char* const name = std::getenv("KVSTRATA_SIMD");  // read once, before threads write it
+  if (name == nullptr) return SimdLevel::avx512;
+  const std::string_view text(name);
+  if (text == "scalar") return SimdLevel::scalar;
+  return text == "avx2" ? SimdLevel::avx2 : SimdLevel::avx512;
+}
+
+SimdLevel detected_level() {
+  static const SimdLevel level = detect();
+  return level;
+}
+
+}  // namespace
+
+SimdLevel best_simd_level() {
+  static const SimdLevel level = std::min(detected_level(), wanted());
+  return level;
+}
+
+const Kernels& kernels_of([[maybe_unused]] SimdLevel level) {
+#if defined(KVSTRATA_CODEC_AVX2)
+  if (std::min(level, detected_level()) >= SimdLevel::avx2) return avx2_kernels;
+#endif
+  return scalar_kernels;
+}
+
+std::string_view to_string(CodecId id) {
+  switch (id) {
+    case CodecId::raw: return "raw";
+    case CodecId::static_tables: return "static";
+    case CodecId::linear: return "linear";
+    case CodecId::predictor: return "predictor";
+  }
+  return "unknown";
+}
+
+}  // namespace kvstrata::codec

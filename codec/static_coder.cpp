@@ -1,0 +1,286 @@
+#include "codec/static_coder.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <string>
+
+#include "codec/code_cost.h"
+#include "codec/raw_bits.h"
+#include "codec/rows.h"
+#include "codec/scratch.h"
+#include "codec/static_plan.h"
+
+namespace kvstrata::codec {
+
+namespace {
+
+/// Steps whose keys stay in the first-level cache between decoding and merging.
+constexpr std::size_t batch_steps = 16;
+
+const std::uint8_t* bytes_at(ByteView bytes) {
+  return reinterpret_cast<const std::uint8_t*>(bytes.data());
+}
+
+/// The sizes of a sub-stream's raw bits.
+struct RawArea {
+  std::size_t sign_step_bytes, step_bytes;  ///< of one step with coded signs, without
+  std::size_t total, last_step_bytes;
+  std::size_t moved;  ///< bytes of the last step that lie in the end states
+
+  RawArea(const StaticPlan& plan, DType dtype) {
+    const ScalarFormat format = scalar_format(dtype);
+    const bool last_coded = plan.sign_steps == plan.steps;
+    sign_step_bytes = raw_step_bytes(format.raw_width(true));
+    step_bytes = raw_step_bytes(format.raw_width(false));
+    total = plan.sign_steps * sign_step_bytes + (plan.steps - plan.sign_steps) * step_bytes;
+    last_step_bytes = last_coded ? sign_step_bytes : step_bytes;
+    moved = format.raw_width(last_coded) >= 8 ? lanes : 0;
+  }
+  std::size_t stored() const { return total - moved; }
+};
+
+/// Padding lanes take symbol 0 of their table and no raw bits.
+void fill_padding(const StaticPlan& plan, const TableSet& tables, const ScalarFormat& format,
+                  std::uint8_t* rows) {
+  for (const StaticPlan::Padding& padding : plan.paddings) {
+    for (std::size_t lane = padding.first; lane < padding.last; ++lane) {
+      const TableRecord& record = tables.records()[plan.unit_table[lane / unit_lanes]];
+      const std::uint32_t bits = format.join(record.key[0], record.sign_mask & 1U, 0);
+      std::memcpy(rows + lane * format.bytes, &bits, format.bytes);
+    }
+  }
+}
+
+/// The table that codes an opaque piece in the fewest bits.
+std::uint8_t choose_table(const TableSet& tables, const Placement& place,
+                          const std::uint8_t* payload) {
+  const ScalarFormat format = scalar_format(tables.dimensions().dtype);
+  KeyCounts counts{};
+  for (std::uint64_t i = 0; i < place.scalars(); ++i) {
+    std::uint32_t bits = 0;
+    std::memcpy(&bits, payload + place.offset + i * format.bytes, format.bytes);
+    ++counts[key_bin(format, bits)];
+  }
+  std::size_t best = 0;
+  std::uint64_t best_cost = std::numeric_limits<std::uint64_t>::max();
+  for (std::size_t t = 0; t < tables.size(); ++t) {
+    const CodeCost cost = CodeCost::of(tables.records()[t]);
+    std::uint64_t total = 0;
+    for (std::size_t bin = 0; bin < key_bins; ++bin) total += counts[bin] * cost.of_bin[bin];
+    if (total < best_cost) best = t, best_cost = total;
+  }
+  return static_cast<std::uint8_t>(best);
+}
+
+/// The encoder's working memory and the parts it makes there.
+struct EncodeBuffers {
+  explicit EncodeBuffers(const StaticPlan& plan, std::size_t scalar_bytes, std::size_t raw_bytes)
+      : scratch(Scratch::rounded(plan.lane_count() * scalar_bytes) +
+                3 * Scratch::rounded(plan.lane_count()) + Scratch::rounded(encode_slack_bytes) +
+                Scratch::rounded(raw_bytes)),
+        rows(scratch.take(plan.lane_count() * scalar_bytes)),
+        symbol_list(scratch.take(plan.lane_count())),
+        escapes(scratch.take(plan.lane_count())),
+        raw(scratch.take(raw_bytes)),
+        rans(scratch.take(plan.lane_count() + encode_slack_bytes)),
+        rans_end(rans + plan.lane_count() + encode_slack_bytes) {}
+
+  Scratch scratch;
+  std::uint8_t *rows, *symbol_list, *escapes, *raw, *rans, *rans_end;
+  std::uint8_t* escapes_end = nullptr;
+};
+
+void split_all(const Kernels& kernels, const TableSet& tables, const StaticPlan& plan,
+               const RawArea& area, EncodeBuffers& buffers) {
+  const DType dtype = tables.dimensions().dtype;
+  const std::size_t sign_lanes = plan.sign_steps * lanes;
+  buffers.escapes_end =
+      kernels.split(dtype, true, buffers.rows, tables.encode_tables(), plan.unit_table.data(),
+                    plan.sign_steps, buffers.symbol_list, buffers.raw, buffers.escapes);
+  buffers.escapes_end =
+      kernels.split(dtype, false, buffers.rows + sign_lanes * bytes_per_scalar(dtype),
+                    tables.encode_tables(), plan.unit_table.data() + plan.sign_steps * step_units,
+                    plan.steps - plan.sign_steps, buffers.symbol_list + sign_lanes,
+                    buffers.raw + plan.sign_steps * area.sign_step_bytes, buffers.escapes_end);
+}
+
+/// Appends parts to the output of an encoder that knows they fit.
+class Appender {
+ public:
+  explicit Appender(MutableBytes out) : out_(out) {}
+
+  void append(const void* bytes, std::size_t size) {
+    if (size != 0) std::memcpy(out_.data() + used_, bytes, size);
+    used_ += size;
+  }
+  std::uint64_t used() const { return used_; }
+
+ private:
+  MutableBytes out_;
+  std::size_t used_ = 0;
+};
+
+/// A parsed static sub-stream.
+struct StaticParts {
+  StaticHeader header;
+  const std::uint8_t* rans;
+  const std::uint8_t* escapes;
+  const std::uint8_t* raw;
+  const std::uint8_t* tail;
+};
+
+Error corrupt(std::uint32_t substream, const char* what) {
+  return {ErrorKind::corrupt, "static sub-stream " + std::to_string(substream) + ": " + what};
+}
+
+/// False if the lengths do not add up.
+bool find_parts(ByteView encoded, std::uint64_t raw_stored, std::uint64_t tail,
+                StaticParts& parts) {
+  if (encoded.size() < sizeof(StaticHeader)) return false;
+  std::memcpy(&parts.header, encoded.data(), sizeof(StaticHeader));
+  const std::uint64_t rans = parts.header.rans_bytes, escapes = parts.header.escapes;
+  if (encoded.size() != sizeof(StaticHeader) + rans + escapes + raw_stored + tail) return false;
+  parts.rans = bytes_at(encoded) + sizeof(StaticHeader);
+  parts.escapes = parts.rans + rans;
+  parts.raw = parts.escapes + escapes;
+  parts.tail = parts.raw + raw_stored;
+  return true;
+}
+
+/// Decodes a sub-stream batch by batch into rows.
+class RowDecoder {
+ public:
+  RowDecoder(const Kernels& kernels, const TableSet& tables, const StaticPlan& plan,
+             const StaticParts& parts, const RawArea& area)
+      : kernels_(kernels), tables_(tables), plan_(plan), area_(area), raw_(parts.raw) {
+    decoder_.low = parts.header.state_low;
+    decoder_.high = parts.header.state_high;
+    decoder_.next = parts.rans;
+    decoder_.end = decoder_.escape = parts.escapes;
+    decoder_.escape_end = parts.raw;
+    decoder_.readable_end = parts.raw + area.stored();
+  }
+
+  /// nullptr, or what is wrong.
+  const char* decode_to(std::uint8_t* rows) {
+    const std::size_t row_step = lanes * bytes_per_scalar(tables_.dimensions().dtype);
+    for (std::size_t step = 0; step < plan_.steps;) {
+      const bool last = step + 1 == plan_.steps;
+      const bool sign_coded = step < plan_.sign_steps;
+      const std::size_t stop =
+          sign_coded ? std::min(plan_.sign_steps, plan_.steps - 1) : plan_.steps - 1;
+      const std::size_t steps = last ? 1 : std::min(batch_steps, stop - step);
+      if (!decode_batch(step, steps, sign_coded)) return "rANS or escapes end too early";
+      merge_batch(steps, sign_coded, last, rows + step * row_step);
+      step += steps;
+    }
+    return find_fault_at_end();
+  }
+
+ private:
+  bool decode_batch(std::size_t step, std::size_t steps, bool sign_coded) {
+    return kernels_.decode(decoder_, tables_.decode_tables(),
+                           plan_.unit_table.data() + step * step_units, steps, sign_coded,
+                           keys_.data(), signs_.data());
+  }
+
+  void merge_batch(std::size_t steps, bool sign_coded, bool last, std::uint8_t* rows) {
+    const DType dtype = tables_.dimensions().dtype;
+    if (last) {  // part of its raw bits are in the end states
+      std::array<std::uint8_t, raw_step_bytes(24)> raw;
+      std::memcpy(raw.data(), decoder_.low.data(), area_.moved);
+      std::memcpy(raw.data() + area_.moved, raw_, area_.last_step_bytes - area_.moved);
+      kernels_.merge(dtype, sign_coded, keys_.data(), signs_.data(), raw.data(), 1, rows);
+      return;
+    }
+    kernels_.merge(dtype, sign_coded, keys_.data(), signs_.data(), raw_, steps, rows);
+    raw_ += steps * (sign_coded ? area_.sign_step_bytes : area_.step_bytes);
+  }
+
+  const char* find_fault_at_end() const {
+    if (decoder_.next != decoder_.end) return "rANS bytes left over";
+    if (decoder_.escape != decoder_.escape_end) return "escapes left over";
+    for (std::size_t lane = 0; lane < lanes; ++lane) {
+      const bool expected =
+          decoder_.high[lane] == 1 && (area_.moved != 0 || decoder_.low[lane] == 0);
+      if (!expected) return "wrong end state";
+    }
+    return nullptr;
+  }
+
+  const Kernels& kernels_;
+  const TableSet& tables_;
+  const StaticPlan& plan_;
+  const RawArea& area_;
+  const std::uint8_t* raw_;
+  RansDecoder decoder_;
+  alignas(64) std::array<std::uint8_t, batch_steps * lanes> keys_;
+  alignas(64) std::array<std::uint8_t, batch_steps * lanes> signs_;
+};
+
+}  // namespace
+
+StaticEncoded encode_static(const Kernels& kernels, const TableSet& tables, std::uint32_t substream,
+                            const Placement& place, const std::uint8_t* payload, MutableBytes out) {
+  if (place.scalars() == 0) return {};
+  const DType dtype = tables.dimensions().dtype;
+  const std::uint8_t table =
+      tables.dimensions().opaque ? choose_table(tables, place, payload) : std::uint8_t{0};
+  const StaticPlan plan = StaticPlan::of(tables, substream, table, place);
+  const RawArea area(plan, dtype);
+  EncodeBuffers buffers(plan, place.scalar_bytes, area.total);
+  gather_rows(kernels, place, payload, plan.first_lane.data(), buffers.rows);
+  fill_padding(plan, tables, scalar_format(dtype), buffers.rows);
+  split_all(kernels, tables, plan, area, buffers);
+
+  std::uint8_t* const last_raw = buffers.raw + area.total - area.last_step_bytes;
+  RansEncoder encoder;
+  encoder.low.fill(0);
+  encoder.high.fill(1);
+  std::memcpy(encoder.low.data(), last_raw, area.moved);
+  std::uint8_t* const rans = kernels.encode(encoder, tables.encode_tables(), plan.unit_table.data(),
+                                            buffers.symbol_list, plan.steps, buffers.rans_end);
+
+  StaticHeader header{};
+  header.rans_bytes = static_cast<std::uint32_t>(buffers.rans_end - rans);
+  header.escapes = static_cast<std::uint32_t>(buffers.escapes_end - buffers.escapes);
+  header.state_low = encoder.low;
+  header.state_high = encoder.high;
+  const std::uint64_t bytes =
+      sizeof header + header.rans_bytes + header.escapes + area.stored() + place.tail_bytes;
+  if (bytes > place.bytes() - place.bytes() / 64) return {};
+  Appender appender(out);
+  appender.append(&header, sizeof header);
+  appender.append(rans, header.rans_bytes);
+  appender.append(buffers.escapes, header.escapes);
+  appender.append(buffers.raw, area.total - area.last_step_bytes);
+  appender.append(last_raw + area.moved, area.last_step_bytes - area.moved);
+  appender.append(payload + place.offset + place.bytes() - place.tail_bytes, place.tail_bytes);
+  KV_CHECK(appender.used() == bytes, "a sub-stream's parts do not add up");
+  return {bytes, table};
+}
+
+Status decode_static(const Kernels& kernels, const TableSet& tables, std::uint32_t substream,
+                     std::uint8_t table, const Placement& place, ByteView encoded,
+                     std::uint8_t* payload) {
+  if (place.scalars() == 0) return corrupt(substream, "nothing to code");
+  if (table >= tables.size()) return corrupt(substream, "no such table");
+  const StaticPlan plan = StaticPlan::of(tables, substream, table, place);
+  const RawArea area(plan, tables.dimensions().dtype);
+  StaticParts parts;
+  if (!find_parts(encoded, area.stored(), place.tail_bytes, parts)) {
+    return corrupt(substream, "lengths do not add up");
+  }
+  const std::size_t row_bytes = plan.lane_count() * place.scalar_bytes;
+  Scratch scratch(Scratch::rounded(row_bytes));
+  std::uint8_t* const rows = scratch.take(row_bytes);
+  RowDecoder decoder(kernels, tables, plan, parts, area);
+  if (const char* fault = decoder.decode_to(rows)) return corrupt(substream, fault);
+  scatter_rows(kernels, place, rows, plan.first_lane.data(), payload);
+  std::memcpy(payload + place.offset + place.bytes() - place.tail_bytes, parts.tail,
+              place.tail_bytes);
+  return {};
+}
+
+}  // namespace kvstrata::codec

@@ -1,0 +1,187 @@
+#include <doctest/doctest.h>
+
+#include <cstring>
+
+#include "codec/frame_format.h"
+#include "tests/codec/round_trip.h"
+#include "tests/codec/synthetic_kv.h"
+
+using namespace kvstrata;
+using namespace kvstrata::codec;
+using namespace kvstrata::test;
+
+namespace {
+
+/// A frame of two layers, its shape, tables and payload.
+struct Example {
+  BlockShape shape = block_shape(DType::bf16, 2, 2, 16, 64);
+  ByteVector payload = synthetic_kv(shape, 1, 2);
+  std::shared_ptr<const StaticTables> tables = fit_on(shape, payload);
+  ByteVector frame = encode(shape, tables.get(), payload);
+
+  Status decode(ByteView bytes) const {
+    ByteVector decoded(payload.size());
+    return decode_frame(shape, tables.get(), bytes, decoded);
+  }
+};
+
+/// A frame whose header was changed by `change` and summed again.
+template <typename Change>
+ByteVector with_header(const ByteVector& frame, Change&& change) {
+  ByteVector changed = frame;
+  FrameHeader header;
+  std::memcpy(&header, changed.data(), sizeof header);
+  change(header);
+  header.header_xxh3 = XXH3_64bits(&header, offsetof(FrameHeader, header_xxh3));
+  std::memcpy(changed.data(), &header, sizeof header);
+  return changed;
+}
+
+ErrorKind kind_of(const Status& status) {
+  REQUIRE(!status.ok());
+  return status.error().kind();
+}
+
+}  // namespace
+
+TEST_CASE("A frame without tables is raw and holds the payload in memory order") {
+  const Example example;
+  const ByteVector frame = round_trip(example.shape, nullptr, example.payload);
+  CHECK(inspect_frame(frame)->codec == CodecId::raw);
+  CHECK(frame.size() == frame_bytes_max(example.shape));
+  const std::size_t data_at = frame.size() - example.payload.size();
+  CHECK(std::memcmp(frame.data() + data_at, example.payload.data(), example.payload.size()) == 0);
+}
+
+TEST_CASE("A static frame names its tables and is smaller by more than a fifth") {
+  const Example example;
+  const auto info = inspect_frame(example.frame);
+  CHECK(info->codec == CodecId::static_tables);
+  CHECK(info->tables_hash == example.tables->content_hash());
+  CHECK(example.frame.size() * 5 < example.payload.size() * 4);
+  round_trip(example.shape, example.tables.get(), example.payload);
+}
+
+TEST_CASE("A payload in which nothing gains becomes a raw frame") {
+  const Example example;
+  std::mt19937_64 random(1);
+  ByteVector noise(example.payload.size());
+  for (std::byte& byte : noise) byte = static_cast<std::byte>(random());
+  const ByteVector frame = round_trip(example.shape, example.tables.get(), noise);
+  CHECK(inspect_frame(frame)->codec == CodecId::raw);
+  CHECK(inspect_frame(frame)->tables_hash == 0);
+  CHECK(frame.size() == frame_bytes_max(example.shape));
+}
+
+TEST_CASE("A sub-stream that does not gain stays raw beside static ones") {
+  const Example example;
+  std::mt19937_64 random(1);
+  ByteVector payload = example.payload;
+  const std::uint64_t noisy = example.shape.substream_bytes(0);
+  for (std::size_t i = 0; i < noisy; ++i) payload[i] = static_cast<std::byte>(random());
+  const ByteVector frame = round_trip(example.shape, example.tables.get(), payload);
+  DirectoryEntry entries[2];
+  std::memcpy(entries, frame.data() + sizeof(FrameHeader), sizeof entries);
+  CHECK(entries[0].kind == SubstreamKind::raw);
+  CHECK(entries[0].encoded_bytes == noisy);
+  CHECK(entries[1].kind == SubstreamKind::static_coded);
+}
+
+TEST_CASE("A sub-stream is decoded alone and leaves the others untouched") {
+  const Example example;
+  for (std::uint32_t index = 0; index < example.shape.substreams(); ++index) {
+    ByteVector decoded(example.payload.size(), std::byte{0xee});
+    REQUIRE(
+        decode_substream(example.shape, example.tables.get(), example.frame, index, decoded).ok());
+    const std::uint64_t bytes = example.shape.substream_bytes(index);
+    for (std::size_t i = 0; i < decoded.size(); ++i) {
+      const bool inside = i / bytes == index;
+      REQUIRE(decoded[i] == (inside ? example.payload[i] : std::byte{0xee}));
+    }
+  }
+}
+
+TEST_CASE("A truncated frame is corrupt, whatever its length") {
+  const Example example;
+  for (std::size_t size = 0; size < example.frame.size(); size += size < 400 ? 1 : 97) {
+    CHECK(kind_of(example.decode(ByteView(example.frame).first(size))) == ErrorKind::corrupt);
+  }
+  ByteVector longer = example.frame;
+  longer.push_back(std::byte{0});
+  CHECK(kind_of(example.decode(longer)) == ErrorKind::corrupt);
+}
+
+TEST_CASE("Any changed byte makes a frame corrupt") {
+  const Example example;
+  for (std::size_t at = 0; at < example.frame.size(); at += at < 400 ? 1 : 13) {
+    ByteVector changed = example.frame;
+    changed[at] ^= std::byte{0x10};
+    const bool in_hash = at >= 40 && at < 48;  // payload_xxh3: summed by the header
+    CAPTURE(at);
+    CAPTURE(in_hash);
+    CHECK(kind_of(example.decode(changed)) == ErrorKind::corrupt);
+  }
+}
+
+TEST_CASE("A header that is summed but out of bounds is corrupt") {
+  const Example example;
+  const auto decode_with = [&](auto change) {
+    return kind_of(example.decode(with_header(example.frame, change)));
+  };
+  CHECK(decode_with([](FrameHeader& h) { h.codec = 4; }) == ErrorKind::corrupt);
+  CHECK(decode_with([](FrameHeader& h) { h.raw_bytes = block_bytes_max + 1; }) ==
+        ErrorKind::corrupt);
+  CHECK(decode_with([](FrameHeader& h) { h.raw_bytes -= 2; }) == ErrorKind::corrupt);
+  CHECK(decode_with([](FrameHeader& h) { h.frame_bytes = ~std::uint64_t{0}; }) ==
+        ErrorKind::corrupt);
+  CHECK(decode_with([](FrameHeader& h) { h.substreams = ~std::uint32_t{0}; }) ==
+        ErrorKind::corrupt);
+  CHECK(decode_with([](FrameHeader& h) { h.substreams = 3; }) == ErrorKind::corrupt);
+  CHECK(decode_with([](FrameHeader& h) { h.reserved_0 = 1; }) == ErrorKind::corrupt);
+  CHECK(decode_with([](FrameHeader& h) { h.codec = 0; }) == ErrorKind::corrupt);
+}
+
+TEST_CASE("Versions and codecs of another time are unsupported") {
+  const Example example;
+  const ByteVector version_2 =
+      with_header(example.frame, [](FrameHeader& header) { header.version = 2; });
+  CHECK(kind_of(example.decode(version_2)) == ErrorKind::unsupported);
+  const ByteVector predictor =
+      with_header(example.frame, [](FrameHeader& header) { header.codec = 3; });
+  CHECK(kind_of(example.decode(predictor)) == ErrorKind::unsupported);
+}
+
+TEST_CASE("A static frame is refused without its own tables") {
+  const Example example;
+  ByteVector decoded(example.payload.size());
+  CHECK(kind_of(decode_frame(example.shape, nullptr, example.frame, decoded)) ==
+        ErrorKind::invalid_argument);
+  const auto others = fit_on(example.shape, synthetic_kv(example.shape, 9, 9));
+  CHECK(kind_of(decode_frame(example.shape, others.get(), example.frame, decoded)) ==
+        ErrorKind::invalid_argument);
+}
+
+TEST_CASE("Arguments that contradict the shape are invalid") {
+  const Example example;
+  ByteVector out(frame_bytes_max(example.shape));
+  const ByteView payload(example.payload);
+  const auto encoded = [&](const BlockShape& shape, ByteView bytes, MutableBytes to) {
+    const auto result = encode_frame(shape, example.tables.get(), bytes, 0, to);
+    return !result.ok() && result.error().kind() == ErrorKind::invalid_argument;
+  };
+  CHECK(encoded(example.shape, payload.first(100), out));
+  CHECK(encoded(example.shape, payload, MutableBytes(out).first(100)));
+  BlockShape other = example.shape;
+  std::swap(other.layers, other.kv_heads);
+  other.layers = 4, other.kv_heads = 1;
+  CHECK(encoded(other, payload, out));
+  BlockShape ragged = block_shape(DType::bf16, 2, 2, 16, 64, "CSLPHT");
+  ragged.head_dim_k = 24, ragged.head_dim_v = 8;
+  CHECK(encoded(ragged, payload, out));
+  CHECK(kind_of(example.decode(ByteView())) == ErrorKind::corrupt);
+  ByteVector small(10);
+  CHECK(kind_of(decode_frame(example.shape, example.tables.get(), example.frame, small)) ==
+        ErrorKind::invalid_argument);
+  CHECK(kind_of(decode_substream(example.shape, example.tables.get(), example.frame, 4, out)) ==
+        ErrorKind::invalid_argument);
+}
