@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <cstdio>
 #include <functional>
 
 namespace kvstrata::test {
@@ -17,6 +18,7 @@ struct ProcessEnd {
 
 /// `run` returns the exit code; nothing of the test's is torn down in the child.
 inline ProcessEnd in_process(const std::function<int()>& run) {
+  std::fflush(nullptr);  // or the child prints it again
   const pid_t child = ::fork();
   if (child == 0) ::_exit(run());
   int status = 0;
