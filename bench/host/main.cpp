@@ -1,0 +1,93 @@
+// host_bench: what the host tier and the index cost a local client, against the machine's limits and
+// a peer measured in the same run. `tools/dev bench host [--json FILE]`.
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "bench/host/get_bench.h"
+#include "bench/host/lookup_bench.h"
+#include "bench/host/process.h"
+
+namespace kvstrata::bench {
+
+namespace {
+
+struct Options {
+  std::string json;
+  std::string daemon = "kvstratad";
+  std::string redis = "redis-server";
+  std::string directory = std::filesystem::temp_directory_path();
+};
+
+class ScratchDirectory {
+ public:
+  explicit ScratchDirectory(const std::string& parent) {
+    path_ = parent + "/kvstrata-bench-XXXXXX";
+    if (mkdtemp(path_.data()) == nullptr) fail("can't make a directory in " + parent);
+  }
+  ScratchDirectory(const ScratchDirectory&) = delete;
+  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
+  ~ScratchDirectory() { std::filesystem::remove_all(path_); }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+template <typename T>
+T must(Result<T> result, const char* what) {
+  if (!result) fail(std::string(what) + ": " + result.error().message());
+  return std::move(*result);
+}
+
+void run(const Options& options) {
+  const ScratchDirectory scratch(options.directory);
+  const Servers servers{scratch.path() + "/kvstrata.sock", scratch.path() + "/redis.sock"};
+  const std::vector<std::string> daemon_command = {
+      options.daemon, "--data", scratch.path() + "/data", "--socket", servers.kvstrata_socket,
+      "--host-memory", "5GiB", "--disk", "8GiB", "--log-level", "warn"};
+  const std::vector<std::string> redis_command = {
+      options.redis, "--port", "0", "--unixsocket", servers.redis_socket, "--save", "",
+      "--appendonly", "no", "--dir", scratch.path()};
+  Figures figures;
+  Process daemon(daemon_command, servers.kvstrata_socket);
+  ClientOptions client_options;
+  client_options.address = "unix:" + servers.kvstrata_socket;
+  {
+    const Process redis(redis_command, servers.redis_socket);
+    const WorkingSet set;
+    Client client = must(Client::connect(client_options), "connect");
+    const Namespace ns = must(client.register_model(megabyte_model()), "register");
+    const auto hashes = fill(client, ns, set, servers);
+    bench_get_against_memcpy(client, ns, hashes, set, figures);
+    bench_get_against_redis(client, ns, hashes, servers, figures);
+    const Namespace index = must(client.register_model(index_model()), "register");
+    fill_index(client, index);
+  }
+  daemon.stop();
+  const Process restarted(daemon_command, servers.kvstrata_socket);
+  Client client = must(Client::connect(client_options), "connect");
+  const Namespace index = must(client.register_model(index_model()), "register");
+  bench_lookup(client, index, scratch.path() + "/floor", figures);
+  figures.write_json(options.json);
+}
+
+}  // namespace
+
+}  // namespace kvstrata::bench
+
+int main(int argc, char** argv) {
+  kvstrata::bench::Options options;
+  if (const char* daemon = std::getenv("KVSTRATAD")) options.daemon = daemon;
+  CLI::App app("Measures the host tier and the index of kvstratad beside memcpy, redis and RocksDB");
+  app.add_option("--json", options.json, "write the figures to this file");
+  app.add_option("--daemon", options.daemon, "kvstratad to measure")->capture_default_str();
+  app.add_option("--redis", options.redis, "redis-server to compare with")->capture_default_str();
+  app.add_option("--directory", options.directory, "where 10 GiB are free")->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  kvstrata::bench::run(options);
+  return 0;
+}
