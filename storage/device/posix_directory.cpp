@@ -25,6 +25,10 @@ Error errno_error(int error_number, const char* what, const std::string& name) {
   return error_from_errno(error_number, std::string(what) + " " + name);
 }
 
+Error not_regular(const std::string& name) {
+  return Error(ErrorKind::permission_denied, "open " + name + ": it is not a regular file");
+}
+
 }  // namespace
 
 UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
