@@ -1,8 +1,8 @@
 #include <cstring>
 
 #include "hostmem/chunk_format.h"
+#include "tests/base/process.h"
 #include "tests/hostmem/arena_fixture.h"
-#include "tests/hostmem/process.h"
 
 namespace kvstrata::hostmem::test {
 

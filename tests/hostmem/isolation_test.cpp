@@ -9,8 +9,8 @@
 #include <string>
 
 #include "hostmem/chunk_view.h"
+#include "tests/base/process.h"
 #include "tests/hostmem/arena_fixture.h"
-#include "tests/hostmem/process.h"
 
 namespace kvstrata::hostmem::test {
 

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "hostmem/memory_lock.h"
+#include "tests/base/process.h"
 #include "tests/hostmem/arena_fixture.h"
-#include "tests/hostmem/process.h"
 
 namespace kvstrata::hostmem::test {
 
