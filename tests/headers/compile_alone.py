@@ -12,14 +12,18 @@ FLAGS = ["-std=c++20", "-fsyntax-only", "-Wall", "-Wextra", "-Wshadow", "-Wconve
          "-Wno-sign-conversion", "-Wno-missing-field-initializers", "-Werror"]
 
 
-def complaint(include_dir: pathlib.Path, header: str, compiler: list[str]) -> str:
-    """What the compiler says about a program of nothing but the header, included twice."""
-    program = f'#include "{header}"\n#include "{header}"\n'
+def complaint_about(program: str, include_dir: pathlib.Path, compiler: list[str]) -> str:
+    """What the compiler says about a program; empty if it is content."""
     done = subprocess.run([*compiler, *FLAGS, f"-I{include_dir}", "-x", "c++", "-"], input=program,
                           capture_output=True, text=True)
     if done.returncode == 0:
         return ""
     return done.stderr or f"the compiler ended with {done.returncode}"
+
+
+def complaint(include_dir: pathlib.Path, header: str, compiler: list[str]) -> str:
+    """About a program of nothing but the header, included twice."""
+    return complaint_about(f'#include "{header}"\n' * 2, include_dir, compiler)
 
 
 def main(include_dir: pathlib.Path, compiler: list[str]) -> int:

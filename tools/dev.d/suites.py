@@ -1,6 +1,5 @@
 """Runs the test suites of one build, or the Python tests, and says what came of them."""
 
-
 import builds
 from counts import Counts, Outcome, of_junit, of_meson_log
 from paths import LOGS, ROOT, VENV, cli_binary, daemon_binary, venv_python
