@@ -116,20 +116,6 @@ std::uint8_t* split_as(bool sign_coded, const std::uint8_t* scalars, const Encod
   return escapes;
 }
 
-/// Calls visit with the type as a constant.
-template <typename Visit>
-auto with_dtype(DType dtype, Visit&& visit) {
-  switch (dtype) {
-    case DType::bf16: return visit.template operator()<DType::bf16>();
-    case DType::fp16: return visit.template operator()<DType::fp16>();
-    case DType::fp8_e4m3: return visit.template operator()<DType::fp8_e4m3>();
-    case DType::fp8_e5m2: return visit.template operator()<DType::fp8_e5m2>();
-    case DType::fp32: return visit.template operator()<DType::fp32>();
-    case DType::int8: break;
-  }
-  return visit.template operator()<DType::int8>();
-}
-
 void merge(DType dtype, bool sign_coded, const std::uint8_t* keys, const std::uint8_t* signs,
            const std::uint8_t* raw, std::size_t steps, std::uint8_t* scalars) {
   with_dtype(dtype,

@@ -48,4 +48,18 @@ constexpr ScalarFormat scalar_format(DType dtype) {
   return {1, 4, 4, 0};
 }
 
+/// Calls visit with the type as a constant.
+template <typename Visit>
+auto with_dtype(DType dtype, Visit&& visit) {
+  switch (dtype) {
+    case DType::bf16: return visit.template operator()<DType::bf16>();
+    case DType::fp16: return visit.template operator()<DType::fp16>();
+    case DType::fp8_e4m3: return visit.template operator()<DType::fp8_e4m3>();
+    case DType::fp8_e5m2: return visit.template operator()<DType::fp8_e5m2>();
+    case DType::fp32: return visit.template operator()<DType::fp32>();
+    case DType::int8: break;
+  }
+  return visit.template operator()<DType::int8>();
+}
+
 }  // namespace kvstrata::codec

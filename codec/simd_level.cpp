@@ -5,12 +5,16 @@
 #include "codec/codec.h"
 #include "codec/kernels.h"
 
+#if defined(__x86_64__)
+#include "codec/avx2.h"
+#endif
+
 namespace kvstrata::codec {
 
 namespace {
 
 SimdLevel detect() {
-#if defined(KVSTRATA_CODEC_AVX2)
+#if defined(__x86_64__)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
       __builtin_cpu_supports("popcnt")) {
@@ -40,8 +44,13 @@ SimdLevel best_simd_level() {
   return level;
 }
 
+#if defined(__x86_64__)
+const Kernels avx2_kernels{avx2::decode, avx2::encode, avx2::merge,
+                           avx2::split,  avx2::gather, avx2::scatter};
+#endif
+
 const Kernels& kernels_of([[maybe_unused]] SimdLevel level) {
-#if defined(KVSTRATA_CODEC_AVX2)
+#if defined(__x86_64__)
   if (std::min(level, detected_level()) >= SimdLevel::avx2) return avx2_kernels;
 #endif
   return scalar_kernels;

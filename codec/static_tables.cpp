@@ -39,6 +39,35 @@ DecodeTable decode_table_of(const TableRecord& record) {
   return table;
 }
 
+/// The least key from which 16 (mod 256) reach all keys that `named` marks; 256 if there is none.
+std::size_t find_window(const std::bitset<256>& named) {
+  for (std::size_t base = 0; base < 256; ++base) {
+    std::size_t reached = 0;
+    for (std::size_t i = 0; i < symbols; ++i) reached += named[(base + i) % 256] ? 1U : 0U;
+    if (reached == named.count()) return base;
+  }
+  return 256;
+}
+
+/// The forms of the symbol table that shuffles read.
+void make_window(EncodeTable& table, bool sign_coded) {
+  const std::array<std::uint8_t, 2> escape{first_escape(sign_coded), 15};
+  std::bitset<256> named;
+  for (std::size_t sign = 0; sign < 2; ++sign) {
+    for (std::size_t key = 0; key < 256; ++key) {
+      if (table.symbol[sign][key] < first_escape(sign_coded)) named.set(key);
+    }
+  }
+  const std::size_t base = find_window(named);
+  table.windowed = base < 256;
+  table.window_base.fill(static_cast<std::uint8_t>(base));
+  for (std::size_t sign = 0; sign < 2; ++sign) {
+    for (std::size_t i = 0; i < symbols; ++i) {
+      table.window[sign][i] = table.symbol[sign][(base + i) % 256] ^ escape[sign];
+    }
+  }
+}
+
 EncodeTable encode_table_of(const TableRecord& record) {
   EncodeTable table{};
   const bool sign_coded = record.sign_coded != 0;
@@ -60,6 +89,7 @@ EncodeTable encode_table_of(const TableRecord& record) {
     table.symbol[sign][record.key[s]] = symbol;
     if (!sign_coded) table.symbol[1][record.key[s]] = symbol;
   }
+  make_window(table, sign_coded);
   return table;
 }
 

@@ -30,7 +30,12 @@ struct alignas(16) EncodeTable {
   std::array<std::uint8_t, symbols> cumulative;
   std::array<std::uint8_t, symbols> reciprocal_low;  ///< of min(65535, 65536 / frequency)
   std::array<std::uint8_t, symbols> reciprocal_high;
+  /// By sign, then key − window_base: the symbol, with the sign's escape XORed in. Only if
+  /// windowed.
+  std::array<std::array<std::uint8_t, symbols>, 2> window;
+  std::array<std::uint8_t, symbols> window_base;        ///< 16 times the same
   std::array<std::array<std::uint8_t, 256>, 2> symbol;  ///< by sign, then key
+  bool windowed;                                        ///< all named keys lie within 16 (mod 256)
 };
 
 /// The first escape symbol; those above it are escapes too.

@@ -1,0 +1,320 @@
+// Every vector routine against the scalar one, on the same random input, byte for byte.
+#include "codec/kernels.h"
+
+#include <doctest/doctest.h>
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "codec/code_cost.h"
+#include "codec/raw_bits.h"
+#include "codec/scalar_format.h"
+#include "tests/base/seed.h"
+
+using namespace kvstrata;
+using namespace kvstrata::codec;
+using namespace kvstrata::test;
+
+namespace {
+
+constexpr DType all_dtypes[] = {DType::bf16,     DType::fp16, DType::fp8_e4m3,
+                                DType::fp8_e5m2, DType::int8, DType::fp32};
+constexpr std::size_t table_count = 9;
+constexpr std::uint8_t guard = 0xa5;
+constexpr std::size_t guard_bytes = 64;
+
+/// Memory with a guard on both sides that must stay untouched.
+class Guarded {
+ public:
+  explicit Guarded(std::size_t size) : size_(size), bytes_(size + 2 * guard_bytes, guard) {}
+
+  std::uint8_t* data() { return bytes_.data() + guard_bytes; }
+  const std::uint8_t* data() const { return bytes_.data() + guard_bytes; }
+  bool intact() const {
+    for (std::size_t i = 0; i < guard_bytes; ++i) {
+      if (bytes_[i] != guard || bytes_[guard_bytes + size_ + i] != guard) return false;
+    }
+    return true;
+  }
+  friend bool operator==(const Guarded&, const Guarded&) = default;
+
+ private:
+  std::size_t size_;
+  std::vector<std::uint8_t> bytes_;
+};
+
+std::vector<std::uint8_t> random_bytes(Random& random, std::size_t size) {
+  std::vector<std::uint8_t> bytes(size);
+  for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.bits());
+  return bytes;
+}
+
+/// Tables over keys that lie together, far apart, or are few.
+TableRecord random_table(Random& random, DType dtype, bool sign_coded) {
+  const ScalarFormat format = scalar_format(dtype);
+  TableRecord record{};
+  do {
+    KeyCounts counts{};
+    const std::size_t keys = 1U << format.key_bits, centre = random.below(keys);
+    const std::size_t spread = random.one_in(3) ? keys : 1 + random.below(12);
+    for (std::uint64_t i = 0; i < 1 + random.below(30); ++i) {
+      const std::size_t sign = format.sign_bits == 0 ? 0 : random.below(2);
+      counts[sign * 256 + (centre + random.below(spread)) % keys] += random.below(1000);
+    }
+    if (sign_coded) counts[random.below(2) * 256 + centre] += 1000000;  // one sign prevails
+    record = build_table(counts, format);
+  } while ((record.sign_coded != 0) != sign_coded);
+  return record;
+}
+
+/// One input for all kernels of a dtype: tables, units, and steps of symbols that fit them.
+struct Input {
+  Input(Random& random, DType type, bool coded, std::size_t step_count)
+      : dtype(type), sign_coded(coded), steps(step_count) {
+    std::vector<TableRecord> records;
+    for (std::size_t i = 0; i < table_count; ++i) {
+      records.push_back(random_table(random, dtype, sign_coded));
+      REQUIRE(find_fault(records.back(), dtype) == nullptr);
+    }
+    tables = std::make_unique<TableSet>(TableSet::Dimensions{.dtype = dtype, .opaque = true},
+                                        records, ByteVector{});
+    for (std::size_t unit = 0; unit < steps * step_units; ++unit) {
+      const bool change = unit % step_units == 0 || random.one_in(3);
+      unit_table.push_back(change ? static_cast<std::uint8_t>(random.below(table_count))
+                                  : unit_table.back());
+    }
+    for (std::size_t i = 0; i < steps * lanes; ++i) {
+      const TableRecord& record = records[unit_table[i / unit_lanes]];
+      std::size_t slot = random.below(256), symbol = 0;
+      while (slot >= record.frequency[symbol]) slot -= record.frequency[symbol++];
+      symbol_list.push_back(static_cast<std::uint8_t>(symbol));
+    }
+  }
+
+  std::size_t lane_count() const { return steps * lanes; }
+
+  DType dtype;
+  bool sign_coded;
+  std::size_t steps;
+  std::unique_ptr<TableSet> tables;
+  std::vector<std::uint8_t> unit_table;
+  std::vector<std::uint8_t> symbol_list;
+};
+
+/// Scalars of any bits, three in four with a key that their table names.
+std::vector<std::uint8_t> random_scalars(Random& random, const Input& input) {
+  const ScalarFormat format = scalar_format(input.dtype);
+  std::vector<std::uint8_t> scalars = random_bytes(random, input.lane_count() * format.bytes);
+  for (std::size_t i = 0; i < input.lane_count(); ++i) {
+    if (random.one_in(4)) continue;
+    const std::size_t symbol = input.symbol_list[i];
+    const TableRecord& record = input.tables->records()[input.unit_table[i / unit_lanes]];
+    const auto mantissa = static_cast<std::uint32_t>(random.bits()) & format.mantissa(~0U);
+    const auto sign = input.sign_coded ? record.sign_mask >> symbol & 1U
+                                       : static_cast<std::uint32_t>(random.below(2));
+    const std::uint32_t bits = format.join(record.key[symbol], sign, mantissa);
+    std::memcpy(scalars.data() + i * format.bytes, &bits, format.bytes);
+  }
+  return scalars;
+}
+
+/// What a decoder leaves behind.
+struct Decoded {
+  bool ok;
+  std::vector<std::uint8_t> keys, signs;
+  std::array<std::uint8_t, lanes> low, high;
+  std::ptrdiff_t rans_used, escapes_used;
+
+  friend bool operator==(const Decoded&, const Decoded&) = default;
+};
+
+Decoded decode_with(const Kernels& kernels, const Input& input, const RansDecoder& start) {
+  RansDecoder decoder = start;
+  Decoded decoded{.ok = false,
+                  .keys = std::vector<std::uint8_t>(input.lane_count()),
+                  .signs = std::vector<std::uint8_t>(input.lane_count())};
+  const std::uint8_t *rans = decoder.next, *escape = decoder.escape;
+  decoded.ok =
+      kernels.decode(decoder, input.tables->decode_tables(), input.unit_table.data(), input.steps,
+                     input.sign_coded, decoded.keys.data(), decoded.signs.data());
+  decoded.low = decoder.low;
+  decoded.high = decoder.high;
+  decoded.rans_used = decoder.next - rans;
+  decoded.escapes_used = decoder.escape - escape;
+  return decoded;
+}
+
+struct Encoded {
+  Guarded bytes;
+  RansEncoder states;
+  std::uint8_t* start;
+};
+
+Encoded encode_with(const Kernels& kernels, const Input& input, const RansEncoder& start) {
+  const std::size_t size = input.lane_count() + encode_slack_bytes;
+  Encoded encoded{Guarded(size), start, nullptr};
+  encoded.start =
+      kernels.encode(encoded.states, input.tables->encode_tables(), input.unit_table.data(),
+                     input.symbol_list.data(), input.steps, encoded.bytes.data() + size);
+  return encoded;
+}
+
+/// Runs `check` for each type, way of the sign, and several numbers of steps.
+template <typename Check>
+void for_each_input(const char* test, Check&& check) {
+  Random random(test_seed(test));
+  for (const DType dtype : all_dtypes) {
+    for (const bool sign_coded : {false, true}) {
+      if (sign_coded && scalar_format(dtype).sign_bits == 0) continue;
+      for (const std::size_t steps : {1, 2, 7, 40}) {
+        const Input input(random, dtype, sign_coded, steps);
+        CAPTURE(to_string(dtype));
+        CAPTURE(sign_coded);
+        CAPTURE(steps);
+        check(random, input);
+      }
+    }
+  }
+}
+
+const Kernels* const vector_kernels[] = {&kernels_of(SimdLevel::avx2),
+                                         &kernels_of(SimdLevel::avx512)};
+
+}  // namespace
+
+TEST_CASE("rANS gives the same bytes and states at every level, and comes back") {
+  for_each_input("rans", [](Random& random, const Input& input) {
+    RansEncoder start;
+    start.high.fill(1);
+    for (std::uint8_t& low : start.low) low = static_cast<std::uint8_t>(random.bits());
+    const Encoded reference = encode_with(scalar_kernels, input, start);
+    const std::size_t size = input.lane_count() + encode_slack_bytes;
+    const std::uint8_t* const end = reference.bytes.data() + size;
+    const auto bytes = static_cast<std::size_t>(end - reference.start);
+    for (const Kernels* kernels : vector_kernels) {
+      const Encoded encoded = encode_with(*kernels, input, start);
+      REQUIRE(encoded.bytes.intact());
+      REQUIRE(encoded.bytes.data() + size - encoded.start == static_cast<std::ptrdiff_t>(bytes));
+      CHECK(std::memcmp(encoded.start, reference.start, bytes) == 0);
+      CHECK(encoded.states.low == reference.states.low);
+      CHECK(encoded.states.high == reference.states.high);
+    }
+    const std::vector<std::uint8_t> escapes = random_bytes(random, input.lane_count());
+    RansDecoder decoder;
+    decoder.low = reference.states.low;
+    decoder.high = reference.states.high;
+    decoder.next = reference.start;
+    decoder.end = end;
+    decoder.escape = escapes.data();
+    decoder.escape_end = escapes.data() + escapes.size();
+    for (const std::size_t readable : {std::size_t{0}, guard_bytes}) {
+      decoder.readable_end = end + readable;
+      const Decoded expected = decode_with(scalar_kernels, input, decoder);
+      CHECK(expected.ok);
+      CHECK(expected.low == start.low);
+      CHECK(expected.high == start.high);
+      CHECK(expected.rans_used == static_cast<std::ptrdiff_t>(bytes));
+      for (const Kernels* kernels : vector_kernels) {
+        CHECK((decode_with(*kernels, input, decoder) == expected));
+      }
+    }
+  });
+}
+
+TEST_CASE("A hostile rANS stream is read within bounds, with the same verdict at every level") {
+  for_each_input("hostile rans", [](Random& random, const Input& input) {
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{5}, input.lane_count() / 3}) {
+      const std::vector<std::uint8_t> stream = random_bytes(random, bytes);
+      const std::vector<std::uint8_t> states = random_bytes(random, 2 * lanes);
+      const std::vector<std::uint8_t> escapes = random_bytes(random, random.below(40));
+      RansDecoder decoder;
+      std::memcpy(decoder.low.data(), states.data(), lanes);
+      std::memcpy(decoder.high.data(), states.data() + lanes, lanes);
+      decoder.next = stream.data();
+      decoder.end = decoder.readable_end = stream.data() + bytes;
+      decoder.escape = escapes.data();
+      decoder.escape_end = escapes.data() + escapes.size();
+      const Decoded expected = decode_with(scalar_kernels, input, decoder);
+      for (const Kernels* kernels : vector_kernels) {
+        const Decoded decoded = decode_with(*kernels, input, decoder);
+        CHECK(decoded.ok == expected.ok);
+        if (expected.ok) CHECK((decoded == expected));
+      }
+    }
+  });
+}
+
+TEST_CASE("Scalars of any bits are cut and joined alike at every level") {
+  for_each_input("split and merge", [](Random& random, const Input& input) {
+    const std::size_t bytes = input.lane_count() * bytes_per_scalar(input.dtype);
+    const std::size_t width = scalar_format(input.dtype).raw_width(input.sign_coded);
+    const std::size_t raw_bytes = input.steps * raw_step_bytes(static_cast<std::uint32_t>(width));
+    const std::vector<std::uint8_t> scalars = random_scalars(random, input);
+    const auto split_with = [&](const Kernels& kernels, Guarded& symbol_list, Guarded& raw,
+                                Guarded& escapes) {
+      return kernels.split(input.dtype, input.sign_coded, scalars.data(),
+                           input.tables->encode_tables(), input.unit_table.data(), input.steps,
+                           symbol_list.data(), raw.data(), escapes.data()) -
+             escapes.data();
+    };
+    Guarded symbol_list(input.lane_count()), raw(raw_bytes), escapes(input.lane_count());
+    const std::ptrdiff_t escaped = split_with(scalar_kernels, symbol_list, raw, escapes);
+    for (const Kernels* kernels : vector_kernels) {
+      Guarded symbols_2(input.lane_count()), raw_2(raw_bytes), escapes_2(input.lane_count());
+      CHECK(split_with(*kernels, symbols_2, raw_2, escapes_2) == escaped);
+      CHECK((symbols_2 == symbol_list));
+      CHECK((raw_2 == raw));
+      CHECK((escapes_2 == escapes));
+    }
+
+    std::vector<std::uint8_t> keys, signs;
+    for (std::size_t i = 0; i < input.lane_count(); ++i) {
+      std::uint32_t bits = 0;
+      const std::size_t scalar_bytes = bytes_per_scalar(input.dtype);
+      std::memcpy(&bits, scalars.data() + i * scalar_bytes, scalar_bytes);
+      keys.push_back(static_cast<std::uint8_t>(scalar_format(input.dtype).key(bits)));
+      signs.push_back(static_cast<std::uint8_t>(scalar_format(input.dtype).sign(bits)));
+    }
+    for (const SimdLevel level : {SimdLevel::scalar, SimdLevel::avx2, SimdLevel::avx512}) {
+      Guarded joined(bytes);
+      kernels_of(level).merge(input.dtype, input.sign_coded, keys.data(), signs.data(), raw.data(),
+                              input.steps, joined.data());
+      CHECK(joined.intact());
+      CHECK(std::memcmp(joined.data(), scalars.data(), bytes) == 0);
+    }
+  });
+}
+
+TEST_CASE("Tiles of any size are transposed alike at every level") {
+  Random random(test_seed("tiles"));
+  for (int round = 0; round < 200; ++round) {
+    const std::size_t scalar_bytes = std::size_t{1} << random.below(3);
+    const std::size_t channels = 1 + random.below(70), tokens = 1 + random.below(150);
+    const Tile tile{scalar_bytes, (channels + random.below(5)) * scalar_bytes, channels, tokens};
+    std::vector<std::uint32_t> first_lane;
+    for (std::size_t c = 0; c < channels; ++c) {
+      first_lane.push_back(static_cast<std::uint32_t>((c * 7 % channels) * tokens));
+    }
+    for (std::size_t c = 0; c < channels; ++c) {  // 7 may divide the number of channels
+      if (channels % 7 == 0) first_lane[c] = static_cast<std::uint32_t>(c * tokens);
+    }
+    const std::vector<std::uint8_t> payload = random_bytes(random, tile.token_stride * tokens);
+    Guarded rows(channels * tokens * scalar_bytes);
+    scalar_kernels.gather(tile, payload.data(), first_lane.data(), rows.data());
+    Guarded back(payload.size());
+    scalar_kernels.scatter(tile, rows.data(), first_lane.data(), back.data());
+    for (std::size_t token = 0; token < tokens; ++token) {
+      REQUIRE(std::memcmp(back.data() + token * tile.token_stride,
+                          payload.data() + token * tile.token_stride,
+                          channels * scalar_bytes) == 0);
+    }
+    for (const Kernels* kernels : vector_kernels) {
+      Guarded rows_2(channels * tokens * scalar_bytes), back_2(payload.size());
+      kernels->gather(tile, payload.data(), first_lane.data(), rows_2.data());
+      CHECK((rows_2 == rows));
+      kernels->scatter(tile, rows.data(), first_lane.data(), back_2.data());
+      CHECK((back_2 == back));
+    }
+  }
+}
