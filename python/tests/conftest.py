@@ -1,0 +1,56 @@
+"""Fixtures: the scripted peer, small models, and the real daemon where KVSTRATAD names it."""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from peer import Peer
+
+import kvstrata
+from kvstrata.protocol import Bytes
+
+SMALL_MODEL = kvstrata.ModelDescriptor(
+    fingerprint="test-model",
+    dtype=kvstrata.DType.BF16,
+    block_tokens=16,
+    vocab_size=50_000,
+    groups=(kvstrata.LayerGroup(layers=2, kv_heads=2, head_dim_k=16, head_dim_v=16),),
+)
+"""Blocks of 16 tokens, 4096 bytes."""
+
+
+@pytest.fixture
+def peer(tmp_path: Path) -> Iterator[Peer]:
+    peer = Peer(str(tmp_path / "peer.sock"))
+    yield peer
+    if peer.listener.fileno() >= 0:
+        peer.stop()
+
+
+@pytest.fixture
+def client(peer: Peer) -> Iterator[kvstrata.Client]:
+    with kvstrata.connect(f"unix:{peer.path}", timeout_s=5.0) as client:
+        yield client
+
+
+@pytest.fixture
+def namespace(client: kvstrata.Client) -> kvstrata.Namespace:
+    return client.register(SMALL_MODEL)
+
+
+@pytest.fixture
+def rng(request: pytest.FixtureRequest) -> np.random.Generator:
+    """Random numbers whose seed is printed first; KVSTRATA_SEED chooses it."""
+    seed = int(os.environ.get("KVSTRATA_SEED") or random.randrange(1 << 32))
+    print(f"{request.node.name}: KVSTRATA_SEED={seed}")
+    return np.random.default_rng(seed)
+
+
+def blocks_of(count: int, size: int, rng: np.random.Generator) -> list[Bytes]:
+    """Random blocks."""
+    return [rng.integers(0, 256, size, dtype=np.uint8) for _ in range(count)]
