@@ -1,0 +1,73 @@
+#include "tools/kvstrata/output.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+
+namespace kvstrata::cli {
+
+std::string human_bytes(std::uint64_t bytes) {
+  constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
+  double value = static_cast<double>(bytes);
+  std::size_t unit = 0;
+  while (value >= 1024 && unit + 1 < units.size()) {
+    value /= 1024;
+    ++unit;
+  }
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), unit == 0 ? "%.0f %s" : "%.1f %s", value, units[unit]);
+  return text.data();
+}
+
+std::string human_count(std::uint64_t count) {
+  std::string text = std::to_string(count);
+  for (std::size_t at = text.size(); at > 3; at -= 3) text.insert(at - 3, ",");
+  return text;
+}
+
+void Table::print() const {
+  std::vector<std::size_t> widths;
+  for (const std::string& cell : head_) widths.push_back(cell.size());
+  for (const auto& row : rows_) {
+    for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  const auto print_row = [&](const std::vector<std::string>& row, bool is_head) {
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const bool is_number =
+          !is_head && !row[i].empty() && std::isdigit(static_cast<unsigned char>(row[i][0])) != 0;
+      const int width = static_cast<int>(widths[i]);
+      std::printf(is_number ? "%s%*s" : "%s%-*s", i == 0 ? "" : "  ", width, row[i].c_str());
+    }
+    std::printf("\n");
+  };
+  if (std::ranges::any_of(head_, [](const auto& cell) { return !cell.empty(); })) {
+    print_row(head_, true);
+  }
+  for (const auto& row : rows_) print_row(row, false);
+}
+
+Progress::Progress(std::string what, std::uint64_t total)
+    : what_(std::move(what)), total_(total), shown_(isatty(STDERR_FILENO) != 0) {}
+
+Progress::~Progress() {
+  if (shown_) std::fprintf(stderr, "\r\033[K");
+}
+
+void Progress::set(std::uint64_t done) {
+  const auto now = std::chrono::steady_clock::now();
+  if (!shown_ || now - last_ < std::chrono::milliseconds(100)) return;
+  last_ = now;
+  const double share =
+      total_ == 0 ? 1 : std::min(1.0, static_cast<double>(done) / static_cast<double>(total_));
+  const double elapsed = std::chrono::duration<double>(now - start_).count();
+  const double left = share > 0 ? elapsed / share - elapsed : 0;
+  const auto filled = static_cast<std::size_t>(share * 30);
+  const std::string bar = std::string(filled, '#') + std::string(30 - filled, '.');
+  std::fprintf(stderr, "\r%s [%s] %3.0f %%  %.0f s left\033[K", what_.c_str(), bar.c_str(),
+               100 * share, left);
+}
+
+}  // namespace kvstrata::cli
