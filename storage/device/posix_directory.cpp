@@ -93,17 +93,21 @@ Result<UniqueFd> PosixDirectory::open_file(const std::string& name, bool create)
                     (create ? O_CREAT : 0);
   UniqueFd fd(::openat(fd_.get(), name.c_str(), flags, file_mode));
   if (!fd.valid()) {
-    if (errno == ELOOP) {
-      return Error(ErrorKind::permission_denied, "open " + name + ": it is a symbolic link");
+    // Links, pipes, sockets and directories refuse in as many ways; the caller is told one.
+    const int error_number = errno;
+    struct stat info{};
+    if (::fstatat(fd_.get(), name.c_str(), &info, AT_SYMLINK_NOFOLLOW) == 0 &&
+        !S_ISREG(info.st_mode)) {
+      return not_regular(name);
     }
-    return errno_error(errno, "open", name);
+    return errno_error(error_number, "open", name);
   }
   struct stat info{};
   if (::fstat(fd.get(), &info) != 0) {
     return errno_error(errno, "fstat", name);
   }
   if (!S_ISREG(info.st_mode)) {
-    return Error(ErrorKind::permission_denied, "open " + name + ": it is not a regular file");
+    return not_regular(name);
   }
   return fd;
 }
