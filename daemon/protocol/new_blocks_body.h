@@ -14,15 +14,15 @@ struct NewBlocksView {
   std::uint32_t ns = 0;
   std::uint16_t group = 0;
   SelectBy by = SelectBy::tokens;  ///< tokens or key
-  std::optional<Hash256> parent;
-  std::span<const std::uint32_t> tokens;
-  std::span<const std::string> keys;
+  std::optional<Hash256> parent = {};
+  std::span<const std::uint32_t> tokens = {};
+  std::span<const std::string> keys = {};
   const Extras* extras = nullptr;
-  std::span<const std::uint64_t> lengths;
-  std::span<const std::uint64_t> slots;  ///< COMMIT only
+  std::span<const std::uint64_t> lengths = {};
+  std::span<const std::uint64_t> slots = {};  ///< COMMIT only
   bool durable = false;
   bool pinned = false;
-  std::optional<std::uint64_t> ttl_ms;
+  std::optional<std::uint64_t> ttl_ms = {};
 };
 
 struct WireNewBlocks {

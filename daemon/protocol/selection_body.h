@@ -27,9 +27,9 @@ struct SelectionView {
   std::uint32_t ns = 0;
   std::uint16_t group = 0;
   SelectBy by = SelectBy::hash;
-  std::span<const Hash256> hashes;
-  std::span<const std::uint32_t> tokens;
-  std::span<const std::string> keys;
+  std::span<const Hash256> hashes = {};
+  std::span<const std::uint32_t> tokens = {};
+  std::span<const std::string> keys = {};
   const Extras* extras = nullptr;  ///< tokens only
 };
 

@@ -80,11 +80,12 @@ using ExtraKeys = std::map<std::uint32_t, std::vector<std::string>>;
 struct Selection {
   enum class By : std::uint8_t { hash, tokens, key };
   By by = By::hash;
-  std::span<const Hash256> hashes;        ///< a prefix, in order
-  std::span<const std::uint32_t> tokens;  ///< from the sequence's start; only full blocks count
-  std::span<const std::string> keys;      ///< opaque keys, 1..256 bytes each
-  const ExtraKeys* extra_keys = nullptr;  ///< with tokens
-  std::uint16_t group = 0;                ///< layer group
+  std::span<const Hash256> hashes = {};  ///< a prefix, in order
+  std::span<const std::uint32_t> tokens =
+      {};                                  ///< from the sequence's start; only full blocks count
+  std::span<const std::string> keys = {};  ///< opaque keys, 1..256 bytes each
+  const ExtraKeys* extra_keys = nullptr;   ///< with tokens
+  std::uint16_t group = 0;                 ///< layer group
 
   static Selection of_hashes(std::span<const Hash256> hashes, std::uint16_t group = 0) {
     return {.by = By::hash, .hashes = hashes, .group = group};
@@ -103,7 +104,9 @@ struct Selection {
 /// does both.
 class BlockView {
  public:
-  BlockView(std::shared_ptr<const client::BlockMemory> memory, ByteView bytes, std::uint64_t xxh3);
+  /// For the client library: the block in `slot` of `memory` while that has `generation`.
+  BlockView(std::shared_ptr<const client::BlockMemory> memory, std::uint32_t slot,
+            std::uint64_t generation, ByteView bytes, std::uint64_t xxh3);
   explicit BlockView(Error error) : status_(std::move(error)) {}
 
   explicit operator bool() const { return status_.ok(); }
@@ -121,6 +124,8 @@ class BlockView {
  private:
   Status status_;
   std::shared_ptr<const client::BlockMemory> memory_;
+  std::uint32_t slot_ = 0;
+  std::uint64_t generation_ = 0;
   ByteView bytes_;
   std::uint64_t xxh3_ = 0;
 };
@@ -175,9 +180,9 @@ class Reservation {
 
 /// What new blocks are called. It refers to its arrays; they must outlive the call it is for.
 struct NewBlocks {
-  std::span<const std::uint32_t> tokens;  ///< block_tokens for each block
-  std::optional<Hash256> parent;          ///< digest of the block before; none: sequence start
-  std::span<const std::string> keys;      ///< instead of tokens: opaque keys
+  std::span<const std::uint32_t> tokens = {};  ///< block_tokens for each block
+  std::optional<Hash256> parent = {};          ///< digest of the block before; none: sequence start
+  std::span<const std::string> keys = {};      ///< instead of tokens: opaque keys
   const ExtraKeys* extra_keys = nullptr;  ///< with tokens; indices count from the first new block
   std::uint16_t group = 0;
 };
@@ -185,7 +190,7 @@ struct NewBlocks {
 struct PutOptions {
   bool durable = false;  ///< answer when the blocks would survive a crash
   bool pinned = false;   ///< never evicted by the daemon itself
-  std::optional<Milliseconds> ttl;
+  std::optional<Milliseconds> ttl = {};
 };
 
 /// What became of each new block. `exists` (the same bytes were there) is success too.
@@ -347,7 +352,8 @@ class Client {
                               const std::optional<ByteVector>& after = {});
 
   // ---- events, cancelling
-  /// `on_event` is called from within calls of this client, this one and process_events() included.
+  /// `on_event` is called from within calls of this client, process_events() among them; it must
+  /// not call the client.
   Status watch(std::function<void(const ClientEvent&)> on_event);
   /// Handles what the daemon sent unasked, without waiting. A client that makes no calls for
   /// seconds should call it now and then: the daemon disconnects those that don't unmap memory it
