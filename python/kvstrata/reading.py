@@ -153,6 +153,8 @@ def get(
         size = ns.block_bytes(group)
         if selection.blocks * size > INLINE_REPLY_BYTES:
             return (yield from _get_in_steps(session, ns, selection, group, lease_ms))
+    if inline:
+        fields.pop("lease_ms", None)  # the bytes come with the reply: nothing needs to be held
     fields |= {"inline": inline, "prefix": prefix}
     reply = yield Request(Verb.GET, fields, [selection.payload])
     blocks = reply.body.number("blocks") if prefix else selection.blocks
@@ -160,9 +162,7 @@ def get(
     if not inline and not session.shared_memory:
         return (yield from get(session, ns, selection, group, prefix, lease_ms))
     views = _views(session, reply, None if inline else lease, lease.tiers)
-    if inline:  # the bytes are here, nothing needs to be held; the lease goes with `lease`
-        return Blocks(views, None)
-    return Blocks(views, lease)
+    return Blocks(views, None if inline else lease)
 
 
 def _get_in_steps(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+import threading
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -54,3 +56,11 @@ def rng(request: pytest.FixtureRequest) -> np.random.Generator:
 def blocks_of(count: int, size: int, rng: np.random.Generator) -> list[Bytes]:
     """Random blocks."""
     return [rng.integers(0, 256, size, dtype=np.uint8) for _ in range(count)]
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
+    """Polls what another thread is about to make true."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "did not happen"
+        threading.Event().wait(0.002)

@@ -8,6 +8,7 @@ client does with the real daemon is tested in test_daemon.py.
 from __future__ import annotations
 
 import array
+import contextlib
 import fcntl
 import mmap
 import os
@@ -192,7 +193,8 @@ class Peer:
         self.listener.close()
         os.unlink(self.path)
         for connection in list(self.connections):
-            connection.sock.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):  # it may have ended by itself
+                connection.sock.shutdown(socket.SHUT_RDWR)
 
     def _accept(self, listener: socket.socket) -> None:
         while True:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SMALL_MODEL, blocks_of
+from conftest import SMALL_MODEL, blocks_of, wait_until
 from peer import Peer, PeerConnection, Refuse, Request, Silence, message
 
 import kvstrata
@@ -22,14 +22,6 @@ from kvstrata.errors import error_of
 from kvstrata.protocol import HEADER, MAGIC, Verb
 
 SIZE = SMALL_MODEL.block_bytes()
-
-
-def wait_until(condition, timeout_s: float = 5.0) -> None:
-    """Polls what another thread is about to make true."""
-    deadline = time.monotonic() + timeout_s
-    while not condition():
-        assert time.monotonic() < deadline, "did not happen"
-        threading.Event().wait(0.002)
 
 
 @pytest.fixture(params=["shared", "inline"])
