@@ -34,7 +34,7 @@ void ChunkTable::retire(std::span<const std::uint64_t> chunks) {
 std::vector<std::uint64_t> ChunkTable::take_unmapped() {
   std::vector<std::uint64_t> unmapped;
   std::erase_if(retired_, [&](const auto& entry) {
-    if (!entry.second.expired()) return false;
+    if (unmapped.size() == unmapped_per_message_max || !entry.second.expired()) return false;
     unmapped.push_back(entry.first);
     return true;
   });

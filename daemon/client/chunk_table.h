@@ -13,6 +13,7 @@ namespace kvstrata::client {
 
 /// Chunks of one connection; each costs a mapping, of which a process has 65,530 by default.
 inline constexpr std::size_t chunks_max = 32'768;
+inline constexpr std::size_t unmapped_per_message_max = 4096;
 
 class ChunkTable {
  public:
@@ -24,7 +25,7 @@ class ChunkTable {
 
   /// The daemon wants these back.
   void retire(std::span<const std::uint64_t> chunks);
-  /// Retired ones that are unmapped by now, each told once.
+  /// Retired ones that are unmapped by now, each told once, at most unmapped_per_message_max.
   std::vector<std::uint64_t> take_unmapped();
 
   /// The connection is gone: all views end, mappings go with their last view.

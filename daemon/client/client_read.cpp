@@ -147,8 +147,8 @@ Result<std::vector<Status>> Client::load_into(const Lease& lease, std::uint32_t 
   return statuses;
 }
 
-Result<Fetched> Client::get(const Namespace& ns, const Selection& selection, bool prefix,
-                            Milliseconds period) {
+Result<Fetched> Client::get(const Namespace& ns, const Selection& selection,
+                            std::optional<bool> prefix, Milliseconds period) {
   const std::size_t wanted = blocks_wanted(ns, selection);
   const Session::Call call(*session_);
   KV_ASSIGN(const ConnectionPtr at, session_->connection(call));
@@ -157,7 +157,7 @@ Result<Fetched> Client::get(const Namespace& ns, const Selection& selection, boo
     return Error(ErrorKind::too_large, "so many blocks don't fit one reply; use lookup and load");
   }
   KV_ASSIGN(Outgoing request, session_->selecting(Verb::get, ns, selection, *at, call));
-  request.body.set_bool("prefix", prefix);
+  request.body.set_bool("prefix", prefix.value_or(selection.by != Selection::By::key));
   request.body.set_u64("lease_ms", milliseconds(period));
   KV_ASSIGN(client::Views views,
             client::fetch_views(*session_, *at, std::move(request), wanted, call));

@@ -56,7 +56,7 @@ Result<Stored> Client::commit(const Namespace& ns, Reservation reservation, cons
   auto view = client::names_of(request, id, 0, blocks, extras);
   view.lengths = lengths;
   KV_ASSIGN(const std::uint64_t sent,
-            client::send_commit(*session_, *at, std::move(reservation), view, call));
+            client::send_commit(*session_, *at, std::move(reservation), blocks, view, call));
   return client::finish_commit(*at, sent, blocks, call);
 }
 

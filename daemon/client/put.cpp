@@ -138,7 +138,8 @@ class StagedPut {
       auto names = batches_.take(count);
       const auto lengths = lengths_of(values);
       if (!is_tokens(request_)) names.lengths = lengths;
-      KV_ASSIGN(last_id_, send_commit(session_, *connection_, std::move(slots), names, call_));
+      KV_ASSIGN(last_id_,
+                send_commit(session_, *connection_, std::move(slots), count, names, call_));
       last_count_ = count;
     }
     KV_TRY(finish_last());
@@ -273,15 +274,16 @@ Result<Reservation> reserve_slots(Session& session, const ConnectionPtr& connect
 }
 
 Result<std::uint64_t> send_commit(Session& session, Connection& connection, Reservation reservation,
-                                  const protocol::NewBlocksView& blocks,
+                                  std::size_t count, const protocol::NewBlocksView& blocks,
                                   const Session::Call& call) {
   ReservationState& state = *Session::state(reservation);
   protocol::NewBlocksView names = blocks;
-  names.slots = state.ids;
+  names.slots = std::span(state.ids).first(count);
   Outgoing request{.verb = Verb::commit};
   KV_TRY(protocol::encode_new_blocks(names, request.body, request.payload));
   KV_ASSIGN(const std::uint64_t id, session.send(connection, std::move(request), call));
-  state.ids.clear();  // the daemon takes them all back, whatever it answers
+  // The daemon takes these back, whatever it answers.
+  state.ids.erase(state.ids.begin(), state.ids.begin() + static_cast<std::ptrdiff_t>(count));
   return id;
 }
 

@@ -16,9 +16,11 @@ Result<Reservation> reserve_slots(Session& session, const ConnectionPtr& connect
                                   const Namespace& ns, std::uint32_t count, std::uint64_t bytes,
                                   std::uint16_t group, const Session::Call& call);
 
-/// Sends COMMIT; the reservation's slots are the daemon's again. The id is for finish_commit().
+/// Sends COMMIT for the first `count` slots and gives all others back. The id is for
+/// finish_commit().
 Result<std::uint64_t> send_commit(Session& session, Connection& connection, Reservation reservation,
-                                  const protocol::NewBlocksView& blocks, const Session::Call& call);
+                                  std::size_t count, const protocol::NewBlocksView& blocks,
+                                  const Session::Call& call);
 Result<Stored> finish_commit(Connection& connection, std::uint64_t id, std::size_t blocks,
                              const Session::Call& call);
 

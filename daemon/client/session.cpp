@@ -20,8 +20,8 @@ Status check_options(const ClientOptions& options) {
       options.connect_timeout < Milliseconds(0) || options.connect_timeout > request_timeout_max) {
     return Error(ErrorKind::invalid_argument, "timeouts must be 1 ms..600 s");
   }
-  if (options.name.empty() || options.name.size() > 256 || options.token.size() > 256) {
-    return Error(ErrorKind::invalid_argument, "name must have 1..256, token at most 256 bytes");
+  if (options.name.empty() || options.name.size() > 256 || options.token.size() > 1024) {
+    return Error(ErrorKind::invalid_argument, "name must have 1..256 bytes, token at most 1,024");
   }
   return {};
 }

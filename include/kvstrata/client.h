@@ -295,9 +295,10 @@ class Client {
   /// in place. Where a status is not ok, that destination is worthless.
   Result<std::vector<Status>> load_into(const Lease& lease, std::uint32_t first,
                                         std::span<const MutableBytes> outs);
-  /// lookup() and load() in one round trip. `prefix`: stop at the first miss.
-  Result<Fetched> get(const Namespace& ns, const Selection& selection, bool prefix = true,
-                      Milliseconds period = default_lease);
+  /// lookup() and load() in one round trip. `prefix`: stop at the first miss; by default true for
+  /// hashes and tokens, false for keys.
+  Result<Fetched> get(const Namespace& ns, const Selection& selection,
+                      std::optional<bool> prefix = {}, Milliseconds period = default_lease);
   /// The same into memory of the caller, outs[i] for block i; a status each, `not_found` for a
   /// miss.
   Result<std::vector<Status>> get_into(const Namespace& ns, const Selection& selection,
