@@ -96,9 +96,9 @@ def run_prefix(build: Build) -> list[str]:
     return fixed if subprocess.run([*fixed, "true"], capture_output=True).returncode == 0 else []
 
 
-def prepare(build: Build) -> None:
-    """Everything compiling `build` needs from the machine."""
-    packages.install(build.packages)
+def prepare(*builds: Build) -> None:
+    """Everything compiling `builds` needs from the machine."""
+    packages.install(list(dict.fromkeys(name for build in builds for name in build.packages)))
     environment.ensure_base()
 
 

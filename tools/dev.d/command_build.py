@@ -13,9 +13,9 @@ def add_arguments(parser) -> None:
 
 
 def run(options) -> int:
-    for name in options.names:
-        build = builds.named(name)
-        builds.prepare(build)
+    chosen = [builds.named(name) for name in options.names]
+    builds.prepare(*chosen)
+    for build in chosen:
         builds.compile(build)
-        say(f"{name}: build/{name}")
+        say(f"{build.name}: build/{build.name}")
     return 0

@@ -36,8 +36,7 @@ def write_json(path: pathlib.Path, outcomes: list[Outcome], total: Counts, secon
 def run(options) -> int:
     began = time.monotonic()
     builds_to_test = chosen(options)
-    for build in builds_to_test:
-        builds.prepare(build)
+    builds.prepare(*builds_to_test)
     outcomes = []
     for build in builds_to_test:
         outcomes += suites.run_meson(build)
