@@ -1,14 +1,19 @@
 // An AlignedBuffer owns memory that O_DIRECT accepts: aligned to 4096 bytes. Movable, not copyable;
-// its content starts undefined.
+// its content starts undefined, because frames of megabytes are written whole anyway.
 #pragma once
 
 #include <cstdlib>
 #include <memory>
+#include <utility>
 
 #include "kvstrata/bytes.h"
 #include "kvstrata/check.h"
 
 namespace kvstrata::storage {
+
+// The device layer has a zeroed buffer of the same name for its own use; this keeps their symbols
+// apart.
+inline namespace frames {
 
 class AlignedBuffer {
  public:
@@ -21,6 +26,13 @@ class AlignedBuffer {
     if (size_ == 0) return;
     memory_.reset(static_cast<std::byte*>(std::aligned_alloc(alignment, size_)));
     KV_CHECK(memory_ != nullptr, "out of memory");
+  }
+  AlignedBuffer(AlignedBuffer&& other) noexcept
+      : memory_(std::move(other.memory_)), size_(std::exchange(other.size_, 0)) {}
+  AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
+    memory_ = std::move(other.memory_);
+    size_ = std::exchange(other.size_, 0);
+    return *this;
   }
 
   std::byte* data() const { return memory_.get(); }
@@ -35,4 +47,5 @@ class AlignedBuffer {
   std::uint64_t size_ = 0;
 };
 
+}  // namespace frames
 }  // namespace kvstrata::storage

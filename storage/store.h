@@ -22,11 +22,12 @@
 #include "kvstrata/result.h"
 #include "storage/aligned_buffer.h"
 #include "storage/device/device.h"
+#include "storage/index_entry.h"
 
 namespace kvstrata::storage {
 
 struct StoreOptions {
-  std::string directory;              ///< created (0700) if missing; one process at a time
+  std::string directory;                ///< created (0700) if missing; one process at a time
   std::uint64_t disk_budget_bytes = 0;  ///< payload + index + logs; at least 64 MiB
   DeviceKind device = DeviceKind::automatic;
   std::uint64_t segment_bytes = 0;  ///< 0: clamp(budget / 16, 4 MiB, 256 MiB); multiple of 4096
@@ -40,28 +41,6 @@ struct StoreOptions {
   /// Test hook: called with the name of each named point ("after-data-sync", "after-index-write",
   /// "before-segment-reuse", ...) on the thread that reaches it. May be empty.
   std::function<void(std::string_view point)> at_point;
-};
-
-/// Where a record lies. `generation` is that of the segment's content.
-struct RecordLocation {
-  SegmentId segment;
-  std::uint32_t generation = 0;
-  std::uint64_t offset = 0;  ///< multiple of io_alignment
-  std::uint64_t bytes = 0;   ///< whole record with padding, multiple of io_alignment
-};
-
-/// What the index knows of a block.
-struct IndexEntry {
-  RecordLocation where;
-  std::optional<Hash256> parent;   ///< digest of the previous block of the prefix; none: first/opaque
-  std::uint64_t raw_bytes = 0;     ///< decoded payload
-  std::uint64_t frame_bytes = 0;
-  std::uint64_t payload_xxh3 = 0;  ///< of the decoded payload
-  std::uint8_t codec = 0;          ///< codec::CodecId
-  TableId table;                   ///< tables the frame needs; 0: none
-  std::uint64_t created_unix_ms = 0;
-  std::uint64_t expires_unix_ms = 0;  ///< 0: never
-  bool pinned = false;                ///< never reclaimed
 };
 
 /// One block to store. `identity` is what a reader must present again: the token ids of the block
@@ -110,14 +89,15 @@ struct RemovalCounts {
 
 struct StoreStats {
   std::uint64_t blocks = 0;
-  std::uint64_t live_bytes = 0;      ///< of records the index names
-  std::uint64_t segment_bytes = 0;   ///< of segment files on disk
-  std::uint64_t index_bytes = 0;     ///< of RocksDB's files, logs included
+  std::uint64_t live_bytes = 0;     ///< of records the index names
+  std::uint64_t segment_bytes = 0;  ///< of segment files on disk
+  std::uint64_t index_bytes = 0;    ///< of RocksDB's files, logs included
   std::uint64_t budget_bytes = 0;
   std::uint64_t segments = 0, free_segments = 0, condemned_segments = 0;
+  std::uint64_t aside_bytes = 0;  ///< left by an index that could not be opened, until needed
   std::uint64_t appended_blocks = 0, appended_bytes = 0;  ///< this run, host writes
   std::uint64_t reinserted_bytes = 0;                     ///< this run, moved by reclaim
-  std::uint64_t reclaimed_segments = 0, dropped_blocks = 0;
+  std::uint64_t reclaimed_segments = 0, dropped_blocks = 0, expired_blocks = 0;
   std::uint64_t group_commits = 0;
   std::uint64_t read_blocks = 0, read_bytes = 0;
   std::uint64_t corrupt_records = 0, read_errors = 0, write_errors = 0;
@@ -143,7 +123,8 @@ class Store {
   /// The id of this spec's namespace, created if new.
   virtual Result<NamespaceId> register_namespace(const NamespaceSpec& spec) = 0;
   virtual std::vector<NamespaceRecord> namespaces() const = 0;
-  virtual std::uint64_t weight_epoch(std::string_view tenant, std::string_view fingerprint) const = 0;
+  virtual std::uint64_t weight_epoch(std::string_view tenant,
+                                     std::string_view fingerprint) const = 0;
   virtual Result<std::uint64_t> bump_weight_epoch(std::string_view tenant,
                                                   std::string_view fingerprint) = 0;
   /// Stores serialised codec tables; at most 16 live ones a namespace (`too_large` beyond).
@@ -176,8 +157,9 @@ class Store {
                                       bool also_pinned) = 0;
   virtual Result<RemovalCounts> erase_namespace(NamespaceId ns, bool also_pinned) = 0;
   /// Up to `limit` entries of a namespace after `after` in key order.
-  virtual Result<std::vector<std::pair<BlockKey, IndexEntry>>> list(
-      NamespaceId ns, std::optional<BlockKey> after, std::size_t limit) const = 0;
+  virtual Result<std::vector<std::pair<BlockKey, IndexEntry>>> list(NamespaceId ns,
+                                                                    std::optional<BlockKey> after,
+                                                                    std::size_t limit) const = 0;
 
   /// Called (on the writer thread) with keys that reclaim, expiry or corruption removed.
   virtual void on_dropped(std::function<void(std::span<const BlockKey>)> callback) = 0;

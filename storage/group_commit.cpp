@@ -1,0 +1,264 @@
+#include "storage/group_commit.h"
+
+#include <algorithm>
+
+#include "storage/removal.h"
+
+namespace kvstrata::storage {
+
+namespace {
+
+RecordHeader header_of(const Append& append, std::uint16_t extent, const RecordLocation& where,
+                       std::uint64_t sequence) {
+  const AppendRequest& request = append.request;
+  RecordHeader header{};
+  header.kind = append.kind;
+  header.codec = request.codec;
+  if (request.parent) header.flags |= record_has_parent;
+  if (request.pinned) header.flags |= record_pinned;
+  header.group = request.key.group;
+  header.ns = request.key.ns.value;
+  header.table = request.table.value;
+  header.segment = where.segment.value;
+  header.generation = where.generation;
+  header.sequence = sequence;
+  header.offset = where.offset;
+  header.digest = request.key.digest;
+  header.parent = request.parent.value_or(Hash256{});
+  header.frame_bytes = append.extents.frame_bytes_of(extent, request.frame_bytes);
+  header.frame_total_bytes = request.frame_bytes;
+  header.extent_index = extent;
+  header.extent_count = append.extents.count;
+  header.raw_bytes = request.raw_bytes;
+  header.payload_xxh3 = request.payload_xxh3;
+  header.frame_xxh3 = append.frame_xxh3[extent];
+  header.created_unix_ms = append.created_unix_ms;
+  header.expires_unix_ms = request.expires_unix_ms;
+  return header;
+}
+
+}  // namespace
+
+IndexEntry entry_of(const Append& append) {
+  const AppendRequest& request = append.request;
+  IndexEntry entry;
+  entry.where = append.places.front();
+  entry.more.assign(append.places.begin() + 1, append.places.end());
+  entry.parent = request.parent;
+  entry.raw_bytes = request.raw_bytes;
+  entry.frame_bytes = request.frame_bytes;
+  entry.payload_xxh3 = request.payload_xxh3;
+  entry.codec = request.codec;
+  entry.table = request.table;
+  entry.created_unix_ms = append.created_unix_ms;
+  entry.expires_unix_ms = request.expires_unix_ms;
+  entry.pinned = request.pinned;
+  return entry;
+}
+
+void GroupCommit::add(const AppendPtr& append) {
+  appends_.push_back(append);
+  if (append->kind == RecordKind::block) keys_.insert(append->request.key);
+  for (std::uint16_t i = 0; i < append->extents.count; ++i) {
+    const Result<SegmentLog::Place> place = log_.place(append->record_bytes_of(i));
+    if (!place) {
+      append->written = place.error();
+      return;
+    }
+    append->places.push_back(place->where);
+    write_extent(append, i, *place);
+    bytes_ += place->where.bytes;
+  }
+}
+
+void GroupCommit::write_extent(const AppendPtr& append, std::uint16_t extent,
+                               const SegmentLog::Place& place) {
+  RecordHeader header = header_of(*append, extent, place.where, log_.next_sequence());
+  const std::uint64_t identity_bytes = extent == 0 ? append->request.identity.size() : 0;
+  const RecordShape shape = record_shape(identity_bytes, header.frame_bytes, extent);
+  if (shape.frame_offset % record_alignment == 0 && header.frame_bytes > 0) {
+    write_split(append, header, place);
+  } else {
+    write_packed(append, header, place);
+  }
+}
+
+// Small records are copied into one buffer and written by one request.
+void GroupCommit::write_packed(const AppendPtr& append, RecordHeader& header,
+                               const SegmentLog::Place& place) {
+  const AppendRequest& request = append->request;
+  const auto buffer = std::make_shared<AlignedBuffer>(place.where.bytes);
+  std::memset(buffer->data(), 0, buffer->size());
+  write_record_head(header, request.identity, buffer->data());
+  if (request.frame_bytes > 0) {
+    std::memcpy(buffer->data() + header.frame_offset, request.frame.data(), request.frame_bytes);
+  }
+  start_write(append, place, 0, buffer->data(), buffer->size(), buffer);
+}
+
+// Large frames are written from where they lie, behind a head of their own.
+void GroupCommit::write_split(const AppendPtr& append, RecordHeader& header,
+                              const SegmentLog::Place& place) {
+  const AppendRequest& request = append->request;
+  const ByteView identity = header.extent_index == 0 ? ByteView(request.identity) : ByteView();
+  const std::uint64_t head_bytes =
+      record_shape(identity.size(), header.frame_bytes, header.extent_index).frame_offset;
+  const auto head = std::make_shared<AlignedBuffer>(head_bytes);
+  std::memset(head->data(), 0, head->size());
+  write_record_head(header, identity, head->data());
+  start_write(append, place, 0, head->data(), head->size(), head);
+
+  std::byte* part = request.frame.data() + append->extents.frame_start_of(header.extent_index);
+  const std::uint64_t padded = round_up(header.frame_bytes, record_alignment);
+  // What the allocator left behind the frame must not reach the disk.
+  if (append->extents.frame_start_of(header.extent_index) + header.frame_bytes ==
+      request.frame_bytes) {
+    std::memset(part + header.frame_bytes, 0, padded - header.frame_bytes);
+  }
+  start_write(append, place, head_bytes, part, padded, nullptr);
+}
+
+void GroupCommit::start_write(const AppendPtr& append, const SegmentLog::Place& place,
+                              std::uint64_t offset, std::byte* buffer, std::uint64_t bytes,
+                              std::shared_ptr<AlignedBuffer> owner) {
+  const SegmentId segment = place.where.segment;
+  io_.add({IoOperation::write, place.file, place.where.offset + offset, buffer, bytes, 0},
+          [this, append, segment, owner = std::move(owner)](const Status& status) {
+            if (status) return;
+            ++state_.counters.write_errors;
+            if (append->written) append->written = status;
+            log_.seal(segment, {});
+          });
+}
+
+Status GroupCommit::commit(const More& more) {
+  io_.drain();
+  sync_data();
+  state_.at_point("after-data-sync");
+  const Status status = write_index(more);
+  if (status) {
+    log_.committed();
+    state_.at_point("after-index-write");
+  } else {
+    log_.abandon();
+  }
+  finish(status);
+  return status;
+}
+
+void GroupCommit::sync_data() {
+  state_.at_point("before-data-sync");
+  for (const auto& [segment, file] : log_.unsynced()) {
+    io_.add({IoOperation::data_sync, file, 0, nullptr, 0, 0},
+            [this, segment = segment](const Status& status) {
+              if (status) return;
+              ++state_.counters.write_errors;
+              ++state_.counters.condemned_segments;
+              log_.condemn(segment);
+              lost_.push_back(segment);
+            });
+  }
+  io_.drain();
+  fail_lost_writes();
+}
+
+void GroupCommit::fail_lost_writes() {
+  for (const AppendPtr& append : appends_) {
+    for (const RecordLocation& where : append->places) {
+      const Status status = log_.error_of(where.segment);
+      if (!status && append->written) append->written = status;
+    }
+  }
+}
+
+Status GroupCommit::write_index(const More& more) {
+  KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
+  log_.record(change);
+  for (const SegmentId segment : lost_) {
+    KV_ASSIGN(const std::vector<BlockKey> keys, remove_blocks_of(state_.index, change, segment));
+    dropped_.insert(dropped_.end(), keys.begin(), keys.end());
+  }
+  KV_TRY(put_appends(change));
+  if (more) KV_TRY(more(change));
+  state_.at_point("before-index-write");
+  return change.commit();
+}
+
+Status GroupCommit::put_appends(IndexChange& change) {
+  std::vector<BlockKey> keys;
+  for (const AppendPtr& append : appends_) keys.push_back(append->request.key);
+  std::vector<std::optional<IndexEntry>> existing(keys.size());
+  KV_TRY(state_.index.find(keys, existing));
+  for (std::size_t i = 0; i < appends_.size(); ++i) {
+    Append& append = *appends_[i];
+    if (append.written && append.cancelled) {
+      append.written = Error(ErrorKind::cancelled, "the block was erased before it was durable");
+    }
+    if (!append.written) continue;
+    switch (append.kind) {
+      case RecordKind::block: put_block(change, append, existing[i]); break;
+      case RecordKind::table:
+        change.put_table(table_of(append.request.key), entry_of(append));
+        break;
+      case RecordKind::name_space: {
+        KV_ASSIGN(const NamespaceSpec spec, parse_namespace_bytes(append.request.identity));
+        change.put_namespace(append.request.key.ns,
+                             {append.created_unix_ms, append.places.front(), spec});
+        break;
+      }
+    }
+  }
+  return {};
+}
+
+void GroupCommit::put_block(IndexChange& change, Append& append,
+                            const std::optional<IndexEntry>& existing) {
+  const BlockKey& key = append.request.key;
+  if (append.moved_from) {
+    if (!existing || existing->where != *append.moved_from) {
+      append.written = Error(ErrorKind::cancelled, "the block changed while it was moved");
+      return;
+    }
+    append.request.pinned = existing->pinned;
+    append.request.expires_unix_ms = existing->expires_unix_ms;
+  }
+  if (existing) change.remove_block(key, *existing);
+  change.put_block(key, entry_of(append));
+}
+
+void GroupCommit::finish(const Status& index_status) {
+  bool any_written = false;
+  std::optional<Error> failure;
+  for (const AppendPtr& append : std::exchange(appends_, {})) {
+    const Status& status = append->written ? index_status : append->written;
+    if (!status) {
+      if (status.error().kind() != ErrorKind::cancelled) failure = status.error();
+      queue_.finish(append, status.error());
+      continue;
+    }
+    any_written = true;
+    if (append->moved_from) {
+      state_.counters.reinserted_bytes += append->record_bytes();
+    } else if (append->kind == RecordKind::block) {
+      ++state_.counters.appended_blocks;
+      state_.counters.appended_bytes += append->record_bytes();
+    }
+    queue_.finish(append, entry_of(*append));
+  }
+  if (index_status) {
+    ++state_.counters.group_commits;
+    state_.counters.dropped_blocks += dropped_.size();
+    state_.dropped.add(dropped_);
+  }
+  if (any_written) {
+    state_.health.succeeded();
+  } else if (failure) {
+    state_.health.failed(*failure);
+  }
+  keys_.clear();
+  lost_.clear();
+  dropped_.clear();
+  bytes_ = 0;
+}
+
+}  // namespace kvstrata::storage

@@ -1,0 +1,150 @@
+#include "storage/index/index.h"
+
+#include "storage/index/byte_cursor.h"
+
+namespace kvstrata::storage {
+
+namespace {
+
+template <typename T>
+std::optional<T> if_ok(Result<T> result) {
+  if (!result) return std::nullopt;
+  return std::move(result).value();
+}
+
+}  // namespace
+
+Result<std::optional<IndexEntry>> Index::find(const BlockKey& key) const {
+  KV_ASSIGN(const std::optional<std::string> text, database_->get(Column::blocks, block_key(key)));
+  if (!text) return std::optional<IndexEntry>();
+  return if_ok(parse_block_value(*text));
+}
+
+Status Index::find(std::span<const BlockKey> keys,
+                   std::span<std::optional<IndexEntry>> entries) const {
+  KV_CHECK(keys.size() == entries.size(), "an entry for each key");
+  std::vector<std::string> texts;
+  texts.reserve(keys.size());
+  for (const BlockKey& key : keys) texts.push_back(block_key(key));
+  const std::vector<std::string_view> views(texts.begin(), texts.end());
+  std::vector<std::optional<std::string>> values(keys.size());
+  KV_TRY(database_->multi_get(Column::blocks, views, values));
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    entries[i] = values[i] ? if_ok(parse_block_value(*values[i])) : std::nullopt;
+  }
+  return {};
+}
+
+Result<std::vector<BlockKey>> Index::children(const BlockKey& parent) const {
+  std::vector<BlockKey> children;
+  KV_TRY(database_->scan(Column::children, block_key(parent), {},
+                         [&](std::string_view key, std::string_view) {
+                           if (const auto child = parse_child_of(key)) {
+                             children.push_back({parent.ns, *child, parent.group});
+                           }
+                           return true;
+                         }));
+  return children;
+}
+
+Result<bool> Index::has_child(const BlockKey& parent,
+                              const std::function<bool(const BlockKey&)>& except) const {
+  bool found = false;
+  KV_TRY(database_->scan(Column::children, block_key(parent), {},
+                         [&](std::string_view key, std::string_view) {
+                           const auto child = parse_child_of(key);
+                           found = child && !except({parent.ns, *child, parent.group});
+                           return !found;
+                         }));
+  return found;
+}
+
+Result<std::vector<std::pair<BlockKey, IndexEntry>>> Index::list(
+    NamespaceId ns, const std::optional<BlockKey>& after, std::size_t limit) const {
+  std::vector<std::pair<BlockKey, IndexEntry>> found;
+  if (limit == 0) return found;
+  const std::string from = after ? block_key(*after) : std::string();
+  KV_TRY(database_->scan(Column::blocks, namespace_key(ns), from,
+                         [&](std::string_view text, std::string_view value) {
+                           const std::optional<BlockKey> key = parse_block_key(text);
+                           auto entry = if_ok(parse_block_value(value));
+                           if (!key || !entry || (after && *key == *after)) return true;
+                           found.emplace_back(*key, std::move(*entry));
+                           return found.size() < limit;
+                         }));
+  return found;
+}
+
+Result<std::vector<PlacedRecord>> Index::placements(SegmentId segment) const {
+  std::vector<PlacedRecord> placed;
+  KV_TRY(database_->scan(Column::placements, segment_key(segment), {},
+                         [&](std::string_view key, std::string_view value) {
+                           const auto offset = parse_placement_offset(key);
+                           const auto placement = if_ok(parse_placement_value(value));
+                           if (offset && placement) placed.push_back({*offset, *placement});
+                           return true;
+                         }));
+  return placed;
+}
+
+Result<std::vector<std::pair<SegmentId, SegmentValue>>> Index::segments() const {
+  std::vector<std::pair<SegmentId, SegmentValue>> rows;
+  Status grammar;
+  KV_TRY(
+      database_->scan(Column::segments, {}, {}, [&](std::string_view key, std::string_view text) {
+        const auto segment = parse_segment_key(key);
+        const auto value = parse_segment_value(text);
+        // These rows decide where bytes go, so here nothing may be missing.
+        if (!segment || !value) {
+          grammar = Error(ErrorKind::corrupt, "index: a broken segment row");
+          return false;
+        }
+        rows.emplace_back(*segment, *value);
+        return true;
+      }));
+  KV_TRY(grammar);
+  return rows;
+}
+
+Result<std::vector<std::pair<NamespaceId, NamespaceValue>>> Index::namespaces() const {
+  std::vector<std::pair<NamespaceId, NamespaceValue>> rows;
+  KV_TRY(
+      database_->scan(Column::namespaces, {}, {}, [&](std::string_view key, std::string_view text) {
+        const auto id = parse_namespace_key(key);
+        auto value = if_ok(parse_namespace_value(text));
+        if (id && value) rows.emplace_back(*id, std::move(*value));
+        return true;
+      }));
+  return rows;
+}
+
+Result<std::vector<std::pair<TableName, TableValue>>> Index::tables() const {
+  std::vector<std::pair<TableName, TableValue>> rows;
+  KV_TRY(database_->scan(Column::tables, {}, {}, [&](std::string_view key, std::string_view text) {
+    const auto name = parse_table_key(key);
+    auto value = if_ok(parse_table_value(text));
+    if (name && value) rows.emplace_back(*name, std::move(*value));
+    return true;
+  }));
+  return rows;
+}
+
+Result<std::vector<std::pair<EpochName, std::uint64_t>>> Index::epochs() const {
+  std::vector<std::pair<EpochName, std::uint64_t>> rows;
+  KV_TRY(database_->scan(Column::meta, epoch_prefix, {},
+                         [&](std::string_view key, std::string_view text) {
+                           auto name = parse_epoch_key(key);
+                           const auto epoch = if_ok(parse_number_value(text));
+                           if (name && epoch) rows.emplace_back(std::move(*name), *epoch);
+                           return true;
+                         }));
+  return rows;
+}
+
+Result<std::uint64_t> Index::number(std::string_view name) const {
+  KV_ASSIGN(const std::optional<std::string> text, database_->get(Column::meta, name));
+  if (!text) return std::uint64_t{0};
+  return parse_number_value(*text);
+}
+
+}  // namespace kvstrata::storage

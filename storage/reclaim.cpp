@@ -1,0 +1,336 @@
+#include "storage/reclaim.h"
+
+#include <algorithm>
+#include <unordered_set>
+
+#include "storage/record_read.h"
+#include "storage/segment/segment_file.h"
+
+namespace kvstrata::storage {
+
+namespace {
+
+// Moved records are committed in groups of this size, so that memory stays bounded.
+constexpr std::uint64_t move_group_bytes = 16_MiB;
+// Holds and touches that arrive between plan and drop make the plan stale; it is made anew.
+constexpr int plans_max = 4;
+
+bool lies_in(const IndexEntry& entry, SegmentId segment, std::uint32_t generation) {
+  const auto here = [&](const RecordLocation& where) {
+    return where.segment == segment && where.generation == generation;
+  };
+  return here(entry.where) || std::ranges::any_of(entry.more, here);
+}
+
+}  // namespace
+
+// A touched block is of use only with its ancestors, so they count as touched as well.
+Status Reclaimer::widen_touches() {
+  for (std::vector<BlockKey> keys = state_.interest.take_fresh(); !keys.empty();
+       keys = state_.interest.take_fresh()) {
+    std::vector<std::optional<IndexEntry>> entries(keys.size());
+    KV_TRY(state_.index.find(keys, entries));
+    std::vector<BlockKey> parents;
+    for (std::size_t i = 0; i < keys.size(); ++i) {
+      if (!entries[i] || !entries[i]->parent) continue;
+      const BlockKey parent{keys[i].ns, *entries[i]->parent, keys[i].group};
+      if (!state_.interest.touched(parent)) parents.push_back(parent);
+    }
+    state_.interest.touch(parents);
+  }
+  return {};
+}
+
+ReclaimRules Reclaimer::rules() const {
+  const auto awaited = std::make_shared<std::unordered_set<BlockKey>>();
+  queue_.visit([&](const Append& append) {
+    const BlockKey& key = append.request.key;
+    if (append.request.parent) awaited->insert({key.ns, *append.request.parent, key.group});
+  });
+  ReclaimRules rules;
+  rules.now_unix_ms = state_.now_unix_ms();
+  rules.keep_bytes_max = state_.sizes.segment_bytes / 2;
+  rules.must_stay = [this, now = rules.now_unix_ms](const BlockKey& key, const IndexEntry& entry) {
+    return (entry.pinned && !entry.expired(now)) || state_.interest.held(key);
+  };
+  rules.wanted = [this, awaited](const BlockKey& key) {
+    return state_.interest.touched(key) || awaited->contains(key);
+  };
+  return rules;
+}
+
+Result<bool> Reclaimer::reclaim_one() {
+  KV_CHECK(group_.empty(), "reclaim commits groups of its own");
+  KV_TRY(widen_touches());
+  std::set<SegmentId> stuck;  // full of blocks that must stay
+  for (;;) {
+    const auto victim = state_.segments.next_victim(
+        [&](SegmentId segment) { return log_.active(segment) || stuck.contains(segment); });
+    if (!victim) return false;
+    for (int plans = 0; plans < plans_max; ++plans) {
+      const std::optional<SegmentValue> row = state_.segments.find(*victim);
+      KV_CHECK(row.has_value(), "only the writer removes segments");
+      KV_TRY(move_away(*victim, *row));
+      KV_ASSIGN(const bool empty, drop_rest(*victim));
+      if (empty) return true;
+    }
+    stuck.insert(*victim);
+  }
+}
+
+Status Reclaimer::move_away(SegmentId victim, const SegmentValue& row) {
+  KV_ASSIGN(const std::vector<PlacedRecord> placed, state_.index.placements(victim));
+  KV_TRY(move_namespaces(placed));
+  KV_TRY(move_tables(placed));
+  KV_ASSIGN(std::vector<KeyedEntry> blocks, live_blocks(placed, {victim, row.generation, 0, 0}));
+  if (row.state != SegmentState::lost) {
+    KV_ASSIGN(const ReclaimPlan plan, plan_reclaim(state_.index, rules(), std::move(blocks)));
+    KV_TRY(move_blocks(plan.keep));
+  }
+  return flush_moves(0);
+}
+
+Result<std::vector<KeyedEntry>> Reclaimer::live_blocks(const std::vector<PlacedRecord>& placed,
+                                                       const RecordLocation& in) const {
+  std::vector<BlockKey> keys;
+  std::unordered_set<BlockKey> seen;
+  for (const PlacedRecord& record : placed) {
+    const Placement& placement = record.placement;
+    if (placement.kind == RecordKind::block && seen.insert(placement.key).second) {
+      keys.push_back(placement.key);
+    }
+  }
+  std::vector<std::optional<IndexEntry>> entries(keys.size());
+  KV_TRY(state_.index.find(keys, entries));
+  std::vector<KeyedEntry> live;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (entries[i] && lies_in(*entries[i], in.segment, in.generation)) {
+      live.emplace_back(keys[i], std::move(*entries[i]));
+    }
+  }
+  return live;
+}
+
+Result<ReadRecord> Reclaimer::read(RecordKind kind, const BlockKey& key, const IndexEntry& entry) {
+  RecordRead read(kind, key, entry);
+  Status status;
+  for (const RecordRead::Transfer& transfer : read.transfers()) {
+    const Result<FileHandle> file = log_.files().open(transfer.segment);
+    if (!file) {
+      status = file.error();
+      break;
+    }
+    log_.files().begin_use(transfer.segment);
+    io_.add({IoOperation::read, *file, transfer.offset, transfer.buffer, transfer.bytes, 0},
+            [&, segment = transfer.segment](const Status& ended) {
+              log_.files().end_use(segment);
+              if (!ended) status = ended;
+            });
+  }
+  io_.drain();
+  KV_TRY(status);
+  return read.finish(true);
+}
+
+Status Reclaimer::add_move(RecordKind kind, const BlockKey& key, const IndexEntry& entry,
+                           ReadRecord record) {
+  const auto append = std::make_shared<Append>();
+  append->kind = kind;
+  AppendRequest& request = append->request;
+  request.key = key;
+  request.parent = entry.parent;
+  request.identity.assign(record.identity.begin(), record.identity.end());
+  request.frame_bytes = record.frame.size();
+  request.frame = AlignedBuffer(record.frame.size());
+  if (!record.frame.empty()) {
+    std::memcpy(request.frame.data(), record.frame.data(), record.frame.size());
+  }
+  request.raw_bytes = entry.raw_bytes;
+  request.payload_xxh3 = entry.payload_xxh3;
+  request.codec = entry.codec;
+  request.table = entry.table;
+  request.expires_unix_ms = entry.expires_unix_ms;
+  request.pinned = entry.pinned;
+  append->created_unix_ms = entry.created_unix_ms;
+  append->moved_from = entry.where;
+  KV_TRY(prepare_append(*append, state_.sizes.record_bytes_max, UINT64_MAX));
+  group_.add(append);
+  return flush_moves(move_group_bytes);
+}
+
+Status Reclaimer::flush_moves(std::uint64_t at_least_bytes) {
+  if (group_.empty() || group_.bytes() < at_least_bytes) return {};
+  return group_.commit();
+}
+
+Status Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
+  for (const auto& [key, entry] : blocks) {
+    Result<ReadRecord> record = read(RecordKind::block, key, entry);
+    if (!record) {
+      // It stays behind and is dropped with the rest.
+      const bool corrupt = record.error().kind() == ErrorKind::corrupt;
+      ++(corrupt ? state_.counters.corrupt_records : state_.counters.read_errors);
+      KV_TRY(flush_moves(0));
+      KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
+      KV_ASSIGN(const auto current, state_.index.find(key));
+      if (current && *current == entry) {
+        change.remove_block(key, entry);
+        KV_TRY(change.commit());
+        ++state_.counters.dropped_blocks;
+        state_.dropped.add({&key, 1});
+      }
+      continue;
+    }
+    state_.interest.forget_touch(key);
+    KV_TRY(add_move(RecordKind::block, key, entry, std::move(*record)));
+  }
+  return {};
+}
+
+Status Reclaimer::move_tables(const std::vector<PlacedRecord>& placed) {
+  std::set<TableName> moved;
+  for (const PlacedRecord& record : placed) {
+    if (record.placement.kind != RecordKind::table) continue;
+    const TableName name = table_of(record.placement.key);
+    const std::optional<TableValue> table = state_.catalog.find_table(name);
+    if (!table || !moved.insert(name).second) continue;
+    Result<ReadRecord> read_back = read(RecordKind::table, record.placement.key, table->entry);
+    if (!read_back) {
+      ++state_.counters.corrupt_records;
+      KV_TRY(flush_moves(0));
+      KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
+      change.remove_table(name);
+      KV_TRY(change.commit());
+      continue;
+    }
+    KV_TRY(add_move(RecordKind::table, record.placement.key, table->entry, std::move(*read_back)));
+  }
+  return {};
+}
+
+// A namespace is known from the index alone; its record exists for recovery, and is written anew.
+Status Reclaimer::move_namespaces(const std::vector<PlacedRecord>& placed) {
+  for (const PlacedRecord& record : placed) {
+    if (record.placement.kind != RecordKind::name_space) continue;
+    const NamespaceId ns = record.placement.key.ns;
+    const std::optional<NamespaceValue> value = state_.catalog.find_namespace(ns);
+    if (!value || value->where.offset != record.offset) continue;
+    IndexEntry entry;
+    entry.where = value->where;
+    entry.created_unix_ms = value->created_unix_ms;
+    const ByteVector identity = namespace_bytes(value->spec);
+    ReadRecord as_read;
+    as_read.identity = identity;
+    KV_TRY(add_move(RecordKind::name_space, record_name(ns), entry, std::move(as_read)));
+  }
+  return {};
+}
+
+Result<bool> Reclaimer::drop_rest(SegmentId victim) {
+  std::vector<BlockKey> dropped;
+  bool remove = false;
+  {
+    KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
+    KV_ASSIGN(const std::vector<PlacedRecord> placed, state_.index.placements(victim));
+    KV_ASSIGN(const bool may_go, drop_blocks(change, victim, placed, dropped));
+    if (!may_go) return false;
+    SegmentValue& row = change.segment(victim);
+    remove = row.state == SegmentState::lost || row.bytes != state_.sizes.segment_bytes ||
+             log_.over_budget();
+    row.state = remove ? SegmentState::lost : SegmentState::free;
+    ++row.generation;
+    row.tail = superblock_bytes;
+    row.live_bytes = 0;
+    row.live_blocks = 0;
+    KV_TRY(change.commit());
+  }
+  state_.at_point("after-reclaim-index");
+  ++state_.counters.reclaimed_segments;
+  state_.counters.dropped_blocks += dropped.size();
+  state_.dropped.add(dropped);
+  if (remove) KV_TRY(remove_file(victim));
+  return true;
+}
+
+// Judged anew under the lock: since the plan was made, blocks may have been held, moved or erased.
+Result<bool> Reclaimer::drop_blocks(IndexChange& change, SegmentId victim,
+                                    const std::vector<PlacedRecord>& placed,
+                                    std::vector<BlockKey>& dropped) {
+  const std::optional<SegmentValue> row = state_.segments.find(victim);
+  const bool lost = row->state == SegmentState::lost;
+  for (const PlacedRecord& record : placed) {
+    change.remove_placement(victim, record.offset);
+    const Placement& placement = record.placement;
+    if (placement.kind == RecordKind::block) continue;
+    // A table or namespace that could not be moved, for want of space: try again later.
+    const RecordLocation here{victim, row->generation, record.offset, 0};
+    const auto table = state_.catalog.find_table(table_of(placement.key));
+    const auto ns = state_.catalog.find_namespace(placement.key.ns);
+    const bool table_here = placement.kind == RecordKind::table && table &&
+                            lies_in(table->entry, here.segment, here.generation);
+    const bool ns_here = placement.kind == RecordKind::name_space && ns &&
+                         ns->where.segment == victim && ns->where.offset == record.offset;
+    if (table_here || ns_here) return false;
+  }
+  KV_ASSIGN(const std::vector<KeyedEntry> blocks,
+            live_blocks(placed, {victim, row->generation, 0, 0}));
+  std::vector<BlockKey> roots;
+  for (const auto& [key, entry] : blocks) roots.push_back(key);
+  KV_ASSIGN(const std::vector<KeyedEntry> going, with_descendants(state_.index, roots));
+  const ReclaimRules now = rules();
+  for (const auto& [key, entry] : going) {
+    if (!lost && now.must_stay(key, entry)) return false;
+    change.remove_block(key, entry);
+    dropped.push_back(key);
+  }
+  return true;
+}
+
+// The row goes last: until then the segment counts, and a start finds and finishes the removal.
+Status Reclaimer::remove_file(SegmentId segment) {
+  state_.segments.wait_unpinned(segment);
+  KV_TRY(log_.files().remove(segment));
+  forget_file_(segment);
+  KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
+  change.remove_segment(segment);
+  return change.commit();
+}
+
+Status Reclaimer::give_up(SegmentId segment) {
+  if (log_.active(segment)) {
+    log_.condemn(segment);
+    KV_TRY(group_.commit());
+  }
+  KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
+  const std::optional<SegmentValue> row = state_.segments.find(segment);
+  if (!row || row->state == SegmentState::free) return {};
+  KV_ASSIGN(const std::vector<BlockKey> keys, remove_blocks_of(state_.index, change, segment));
+  change.segment(segment).state = SegmentState::lost;
+  KV_TRY(change.commit());
+  ++state_.counters.condemned_segments;
+  state_.counters.dropped_blocks += keys.size();
+  state_.dropped.add(keys);
+  return {};
+}
+
+Status Reclaimer::shrink_to_budget() {
+  while (log_.over_budget()) {
+    if (log_.remove_aside()) continue;
+    std::optional<SegmentId> spare;
+    std::uint64_t free = 0;
+    for (const auto& [segment, row] : state_.segments.rows()) {
+      if (row.state != SegmentState::free || log_.active(segment)) continue;
+      ++free;
+      spare = segment;
+    }
+    if (spare && free > reserve_segments) {
+      KV_TRY(remove_file(*spare));
+      continue;
+    }
+    KV_ASSIGN(const bool reclaimed, reclaim_one());
+    if (!reclaimed) break;
+  }
+  return {};
+}
+
+}  // namespace kvstrata::storage

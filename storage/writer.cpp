@@ -1,0 +1,162 @@
+#include "storage/writer.h"
+
+#include <algorithm>
+
+namespace kvstrata::storage {
+
+namespace {
+// With nothing to write the budget is still looked at, for the index may have grown.
+constexpr Milliseconds idle_step{5'000};
+}  // namespace
+
+Writer::Writer(StoreState& state, AppendQueue& queue, std::unique_ptr<Device> device,
+               AsideFiles aside, std::function<void(SegmentId)> forget_file)
+    : state_(state),
+      queue_(queue),
+      device_(std::move(device)),
+      device_name_(device_->name()),
+      io_(*device_),
+      log_(state, *device_, io_, std::move(aside)),
+      group_(state, log_, io_, queue),
+      reclaimer_(state, log_, group_, io_, queue, std::move(forget_file)) {}
+
+Writer::~Writer() {
+  stop();
+}
+
+void Writer::resume(const std::vector<SegmentTable::Row>& open_segments) {
+  for (const auto& [segment, row] : open_segments) log_.resume(segment, row);
+}
+
+void Writer::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Writer::stop() {
+  queue_.close();
+  if (thread_.joinable()) thread_.join();
+}
+
+void Writer::run() {
+  for (;;) {
+    do_errands();
+    const MonotonicTime now = state_.options.clock->now();
+    const MonotonicTime until =
+        group_.empty() ? now + idle_step : group_began_ + state_.options.group_commit_delay;
+    const std::vector<AppendPtr> taken = queue_.take(state_.options.group_commit_bytes, until);
+    for (const AppendPtr& append : taken) handle(append);
+    io_.poll(0, Milliseconds(0));
+    if (group_is_due()) commit_group();
+    if (taken.empty() && group_.empty() && queue_.closed()) break;
+  }
+  do_errands();
+  io_.drain();
+}
+
+void Writer::do_errands() {
+  const std::vector<SegmentId> lost = state_.errands.take_lost();
+  if (!lost.empty()) commit_group();
+  for (const SegmentId segment : lost) {
+    // What fails here is found again by the next read of that segment.
+    (void)reclaimer_.give_up(segment);
+  }
+  remove_expired();
+  const MonotonicTime now = state_.options.clock->now();
+  if (now >= next_shrink_ && !queue_.closed()) {
+    next_shrink_ = now + idle_step;
+    if (log_.over_budget() && !state_.health.refusal()) {
+      commit_group();
+      (void)reclaimer_.shrink_to_budget();
+    }
+  }
+  state_.dropped.deliver();
+}
+
+void Writer::remove_expired() {
+  const std::vector<BlockKey> keys = state_.errands.take_expired();
+  if (keys.empty()) return;
+  Result<IndexChange> change = IndexChange::begin(state_);
+  if (!change) return;
+  std::vector<std::optional<IndexEntry>> entries(keys.size());
+  if (!state_.index.find(keys, entries)) return;
+  std::vector<BlockKey> removed;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (!entries[i] || !entries[i]->expired(state_.now_unix_ms())) continue;
+    change->remove_block(keys[i], *entries[i]);
+    removed.push_back(keys[i]);
+  }
+  if (!change->commit()) return;
+  state_.counters.expired_blocks += removed.size();
+  state_.dropped.add(removed);
+}
+
+std::optional<Result<IndexEntry>> Writer::settle_early(const Append& append) {
+  if (append.cancelled) {
+    return Result<IndexEntry>(
+        Error(ErrorKind::cancelled, "the block was erased before it was written"));
+  }
+  if (const auto refusal = state_.health.refusal()) return Result<IndexEntry>(*refusal);
+  if (append.kind != RecordKind::block) return std::nullopt;
+  Result<std::optional<IndexEntry>> existing = state_.index.find(append.request.key);
+  if (!existing) return Result<IndexEntry>(existing.error());
+  if (!*existing || (*existing)->expired(state_.now_unix_ms())) return std::nullopt;
+  const AppendRequest& request = append.request;
+  const IndexEntry& entry = **existing;
+  if (entry.payload_xxh3 != request.payload_xxh3 || entry.raw_bytes != request.raw_bytes) {
+    return Result<IndexEntry>(
+        Error(ErrorKind::conflict, "other bytes are stored under this key; the first stay"));
+  }
+  const bool same_form = entry.codec == request.codec && entry.table == request.table &&
+                         entry.pinned == request.pinned &&
+                         entry.expires_unix_ms == request.expires_unix_ms;
+  if (same_form) return Result<IndexEntry>(entry);
+  return std::nullopt;
+}
+
+void Writer::handle(const AppendPtr& append) {
+  if (append->kind == RecordKind::block && group_.contains(append->request.key)) commit_group();
+  if (auto settled = settle_early(*append)) {
+    queue_.finish(append, std::move(*settled));
+    return;
+  }
+  if (Status room = ensure_room(*append); !room) {
+    ++state_.counters.write_errors;
+    state_.health.failed(room.error());
+    queue_.finish(append, room.error());
+    return;
+  }
+  if (group_.empty()) group_began_ = state_.options.clock->now();
+  group_.add(append);
+  if (group_.bytes() >= state_.options.group_commit_bytes) commit_group();
+}
+
+// Leaves the segments that reclaim needs to do its work.
+Status Writer::ensure_room(const Append& append) {
+  const std::uint64_t needed = log_.segments_needed(append);
+  if (needed == 0) return {};
+  const std::uint64_t attempts_max = 2 * state_.segments.totals().segments + needed;
+  for (std::uint64_t attempts = 0; log_.openable() < needed + reserve_segments; ++attempts) {
+    if (log_.remove_aside()) continue;
+    commit_group();
+    KV_ASSIGN(const bool reclaimed, reclaimer_.reclaim_one());
+    if (!reclaimed || attempts >= attempts_max) {
+      if (log_.openable() >= needed) return {};
+      return Error(ErrorKind::out_of_space,
+                   "the disk tier is full of blocks that must stay (pinned or held)");
+    }
+  }
+  return {};
+}
+
+bool Writer::group_is_due() const {
+  if (group_.empty()) return false;
+  return group_.bytes() >= state_.options.group_commit_bytes || queue_.flush_wanted() ||
+         state_.options.clock->now() >= group_began_ + state_.options.group_commit_delay;
+}
+
+void Writer::commit_group() {
+  if (group_.empty()) return;
+  (void)group_.commit();  // each append has its own result
+}
+
+}  // namespace kvstrata::storage
