@@ -55,8 +55,8 @@ def run_pytest(build: builds.Build) -> list[Outcome]:
         return []
     junit = LOGS / "pytest.xml"
     junit.unlink(missing_ok=True)
-    command = [venv_python(), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", "not slow",
-               f"--junitxml={junit}", tests]
+    command = [venv_python(), "-m", "pytest", "-p", "no:cacheprovider", f"--junitxml={junit}",
+               tests]
     environment = {"KVSTRATAD": str(daemon_binary(build.name)),
                    "KVSTRATA": str(cli_binary(build.name))}
     code = run("tests python", command, env=environment, may_fail=True, tail=False)
