@@ -100,13 +100,12 @@ ByteView ChunkView::bytes(std::uint32_t slot) const {
 }
 
 Status ChunkView::copy_out(std::uint32_t slot, std::uint64_t generation, MutableBytes out) const {
-  KV_TRY(check(slot, generation));
   if (out.size() > shape_.slot_bytes) {
     return Error(ErrorKind::invalid_argument, "a slot has " + std::to_string(shape_.slot_bytes) +
                                                   " bytes, not " + std::to_string(out.size()));
   }
-  std::memcpy(out.data(), bytes(slot).data(), out.size());
-  return check(slot, generation);
+  return read(slot, generation,
+              [out](ByteView from) { std::memcpy(out.data(), from.data(), out.size()); });
 }
 
 }  // namespace kvstrata::hostmem

@@ -29,11 +29,20 @@ class ChunkView {
   std::uint64_t chunk_id() const { return chunk_id_; }
   const ChunkShape& shape() const { return shape_; }
 
-  /// Fills `out` from the slot's first bytes. `lease_expired` if the slot does not hold the content
-  /// of `generation` from before to after the copy; then `out` is worthless.
+  /// Calls `use` with the slot's bytes where they lie. `lease_expired` if the slot does not hold
+  /// the content of `generation` from before to after the call; then what `use` made of it is
+  /// worthless.
+  template <typename Use>
+  Status read(std::uint32_t slot, std::uint64_t generation, Use use) const {
+    KV_TRY(check(slot, generation));
+    use(bytes(slot));
+    return check(slot, generation);
+  }
+  /// Fills `out` from the slot's first bytes; errors as read().
   Status copy_out(std::uint32_t slot, std::uint64_t generation, MutableBytes out) const;
 
-  /// For zero-copy use: bytes() may be used between two calls that both say ok.
+  /// The two halves of read(), for views that outlive a call: bytes() may be used between two calls
+  /// of check() that both say ok.
   Status check(std::uint32_t slot, std::uint64_t generation) const;
   ByteView bytes(std::uint32_t slot) const;
 

@@ -7,7 +7,7 @@ namespace kvstrata::hostmem {
 
 namespace {
 
-constexpr std::uint64_t step_bytes = 4_MiB;  // about a millisecond
+constexpr std::uint64_t step_bytes = 1_MiB;  // some milliseconds where pages come slowly
 
 SharedMemory pop_front(std::deque<SharedMemory>& queue) {
   SharedMemory memory = std::move(queue.front());

@@ -3,7 +3,7 @@
 // belonged to anybody.
 //
 // Threads: the public methods on the control thread; the worker is internal and stops within a step
-// of a few MiB.
+// of one MiB.
 #pragma once
 
 #include <condition_variable>

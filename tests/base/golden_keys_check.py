@@ -37,7 +37,8 @@ def namespace_bytes(spec: dict) -> bytes:
                field(10, layout.get("isa", "").encode())]
     fields += [field(kind, struct.pack("<3I", *shard.get(name, (0, 0, 0))))
                for kind, name in ((11, "heads"), (12, "layers"), (13, "tokens"))]
-    fields += [field(14, spec.get("salt", "").encode()), field(15, spec.get("adapter", "").encode())]
+    fields += [field(14, spec.get("salt", "").encode()),
+               field(15, spec.get("adapter", "").encode())]
     fields += [field(16, extra.encode()) for extra in spec.get("extra_keys", [])]
     fields += [field(17, struct.pack("<Q", spec.get("weight_epoch", 0)))]
     return b"".join(fields)
