@@ -40,10 +40,13 @@ constexpr Shuffles compressing(std::uint8_t bias) {
 alignas(64) constexpr std::array<Shuffles, 2> expand_shuffles{expanding(0), expanding(8)};
 alignas(64) constexpr std::array<Shuffles, 2> compress_shuffles{compressing(0), compressing(8)};
 
-/// 16 bytes of two pieces of 8.
+/// 16 bytes of two pieces of 8. (The _pi forms, unlike the _pd ones, promise no alignment.)
 KV_AVX2_INLINE __m128i load_pieces(const void* low, const void* high) {
   const __m128i first = _mm_loadl_epi64(static_cast<const __m128i*>(low));
-  return _mm_castpd_si128(_mm_loadh_pd(_mm_castsi128_pd(first), static_cast<const double*>(high)));
+  return _mm_castps_si128(_mm_loadh_pi(_mm_castsi128_ps(first), static_cast<const __m64*>(high)));
+}
+KV_AVX2_INLINE void store_high_piece(std::uint8_t* at, __m128i pieces) {
+  _mm_storeh_pi(reinterpret_cast<__m64*>(at), _mm_castsi128_ps(pieces));
 }
 
 /// The shuffle of a whole register of lanes by a mask of 32 bits.
@@ -216,11 +219,11 @@ KV_AVX2_INLINE std::uint8_t* encode_quarter(const Lines<same, EncodeTable>& line
   const __m256i packed = _mm256_shuffle_epi8(low, load_shuffle(compress_shuffles, mask));
   const __m128i packed_low = _mm256_castsi256_si128(packed);
   const __m128i packed_high = _mm256_extracti128_si256(packed, 1);
-  _mm_storeh_pd(reinterpret_cast<double*>(out - 8), _mm_castsi128_pd(packed_high));
+  store_high_piece(out - 8, packed_high);
   out -= bits_of(mask >> 24);
   _mm_storel_epi64(reinterpret_cast<__m128i*>(out - 8), packed_high);
   out -= bits_of(mask >> 16 & 0xff);
-  _mm_storeh_pd(reinterpret_cast<double*>(out - 8), _mm_castsi128_pd(packed_low));
+  store_high_piece(out - 8, packed_low);
   out -= bits_of(mask >> 8 & 0xff);
   _mm_storel_epi64(reinterpret_cast<__m128i*>(out - 8), packed_low);
   out -= bits_of(mask & 0xff);
