@@ -5,6 +5,7 @@
 #include <csignal>
 #include <thread>
 
+#include "kvstrata/check.h"
 #include "tests/storage/device/support.h"
 
 namespace kvstrata::storage {
@@ -255,18 +256,35 @@ TEST_CASE("Destroying a device waits for what is in flight") {
   }
 }
 
+/// Leaves 32 reads of a file in flight.
+void leave_reads_in_flight(Device& device, const AlignedBuffer& buffer) {
+  const FileHandle file = make_file(device, "segment", buffer.size(), 3);
+  const std::vector<IoRequest> batch(32, read_request(file, 0, buffer));
+  KV_CHECK(device.submit(batch).ok(), "submit failed");
+}
+
 TEST_CASE("A device is drained also when its thread has ended") {
   for (const BackEnd& back_end : all_back_ends()) {
     CAPTURE(back_end.name);
     std::unique_ptr<Device> device = back_end.open(64);
-    const AlignedBuffer buffer(1_MiB);
-    std::thread([&] {
-      const FileHandle file = make_file(*device, "segment", 1_MiB, 3);
-      const std::vector<IoRequest> batch(32, read_request(file, 0, buffer));
-      REQUIRE(device->submit(batch).ok());
-    }).join();
+    AlignedBuffer buffer(1_MiB);
+    std::thread([&] { leave_reads_in_flight(*device, buffer); }).join();
     device.reset();
-    CHECK(true);
+    // Nobody writes to the buffer any more.
+    fill(buffer.view(), 4);
+    CHECK(filled_with(buffer.view(), 4));
+  }
+}
+
+TEST_CASE("A device is drained also by another thread than the one that submitted") {
+  for (const BackEnd& back_end : all_back_ends()) {
+    CAPTURE(back_end.name);
+    std::unique_ptr<Device> device = back_end.open(64);
+    AlignedBuffer buffer(1_MiB);
+    leave_reads_in_flight(*device, buffer);
+    std::thread([&] { device.reset(); }).join();
+    fill(buffer.view(), 4);
+    CHECK(filled_with(buffer.view(), 4));
   }
 }
 

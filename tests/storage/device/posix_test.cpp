@@ -2,8 +2,11 @@
 #include <doctest/doctest.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <fstream>
 
@@ -106,6 +109,41 @@ TEST_CASE("Buffered I/O keeps the same rules") {
   CHECK(device->run(read_request(file, 0, buffer)).ok());
   CHECK(filled_with(buffer.view(), 4));
   CHECK_FALSE(device->run(read_request(file, 4_KiB, buffer)).ok());
+}
+
+TEST_CASE("Where the file system refuses direct I/O files are buffered, and the reason says so") {
+  const TempDirectory directory;
+  CHECK(in_child([&] {
+          if (!forbid(__NR_openat, EINVAL, O_DIRECT)) {
+            return 1;
+          }
+          std::string reason;
+          const auto device =
+              open_device({.directory = directory.path(), .kind = DeviceKind::psync}, &reason);
+          if (!device || reason.find("direct I/O is not available") == std::string::npos) {
+            return 2;
+          }
+          const FileHandle file = make_file(**device, "segment", 64_KiB, 4);
+          const AlignedBuffer buffer(64_KiB);
+          return (*device)->run(read_request(file, 0, buffer)).ok() && filled_with(buffer.view(), 4)
+                     ? 0
+                     : 3;
+        }) == 0);
+}
+
+TEST_CASE("A device allocates also where there is no fallocate") {
+  for (const BackEnd& back_end : disk_back_ends()) {
+    CAPTURE(back_end.name);
+    CHECK(in_child([&] {
+            if (!forbid(__NR_fallocate, EOPNOTSUPP)) {
+              return 1;
+            }
+            const std::unique_ptr<Device> device = back_end.open(8);
+            const FileHandle file = device->open("segment", true).value();
+            return device->allocate(file, 3_MiB).ok() && device->size(file).value() == 3_MiB ? 0
+                                                                                             : 2;
+          }) == 0);
+  }
 }
 
 TEST_CASE("Where there is no fallocate, space is taken by writing zeros behind the end") {

@@ -63,4 +63,8 @@ std::uint64_t test_seed(const char* test);
 /// Runs `child` in a forked process and gives its exit code, or -signal.
 int in_child(const std::function<int()>& child);
 
+/// Makes a system call fail in this process, as the seccomp profile of a container does; with
+/// `flags` only where its third argument has one of them. There is no way back: use in a child.
+bool forbid(int system_call, int error_number, unsigned flags = 0);
+
 }  // namespace kvstrata::storage::testing

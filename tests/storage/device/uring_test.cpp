@@ -1,17 +1,11 @@
 // What is particular to io_uring: where it is refused, what can't be registered, and case A21.
 #include <doctest/doctest.h>
-#include <fcntl.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
-#include <filesystem>
 #include <thread>
 
 #include "storage/device/faulty_device.h"
@@ -23,19 +17,6 @@ namespace kvstrata::storage {
 namespace {
 
 using namespace testing;
-
-/// Makes a system call fail in this process, as the seccomp profile of a container does.
-bool forbid(unsigned system_call, unsigned error_number) {
-  sock_filter program[] = {
-      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
-      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, system_call, 0, 1),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | error_number),
-      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
-  };
-  const sock_fprog filter = {.len = std::size(program), .filter = program};
-  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
-         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) == 0;
-}
 
 /// Limits locked memory to `bytes`, and gives up the right to ignore that.
 bool limit_memlock(std::uint64_t bytes) {
@@ -66,7 +47,7 @@ TEST_CASE("Where the kernel refuses io_uring the device is psync and says why") 
     const auto directory = open_directory();
     CHECK(in_child([&] {
             std::string reason;
-            if (!forbid(__NR_io_uring_setup, static_cast<unsigned>(error_number))) {
+            if (!forbid(__NR_io_uring_setup, error_number)) {
               return 1;
             }
             const auto device = open_device({.directory = directory->path()}, &reason);
