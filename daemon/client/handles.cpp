@@ -94,6 +94,7 @@ Status BlockView::verify() const {
 
 // ---- Lease
 
+Lease::Lease() = default;
 Lease::Lease(std::unique_ptr<client::LeaseState> state) : state_(std::move(state)) {}
 Lease::Lease(Lease&&) noexcept = default;
 

@@ -134,7 +134,7 @@ class BlockView {
 /// or its connection ends. Default-constructed or moved from: covers nothing.
 class Lease {
  public:
-  Lease() = default;
+  Lease();
   explicit Lease(std::unique_ptr<client::LeaseState> state);
   Lease(Lease&&) noexcept;
   Lease& operator=(Lease&&) noexcept;
