@@ -47,7 +47,7 @@ Result<Stored> Client::commit(const Namespace& ns, Reservation reservation, cons
   KV_TRY(Session::check_alive(*at));
   const std::size_t blocks =
       names.keys.empty() ? names.tokens.size() / ns.block_tokens() : names.keys.size();
-  if (blocks > state->ids.size() || (!lengths.empty() && lengths.size() != blocks)) {
+  if (blocks == 0 || blocks > state->ids.size() || (!lengths.empty() && lengths.size() != blocks)) {
     return Error(ErrorKind::invalid_argument, "each block needs a slot, and a length if any has");
   }
   KV_ASSIGN(const std::uint32_t id, session_->id_of(ns, *at, call));
