@@ -21,8 +21,8 @@ def venv_python() -> pathlib.Path:
 
 
 def daemon_binary(build: str = "release") -> pathlib.Path:
-    return BUILD / build / "daemon" / "kvstratad"
+    return BUILD / build / "daemon" / "server" / "kvstratad"
 
 
 def cli_binary(build: str = "release") -> pathlib.Path:
-    return BUILD / build / "tools" / "kvstrata"
+    return BUILD / build / "tools" / "kvstrata" / "kvstrata"
