@@ -43,11 +43,12 @@ Status prepare_append(Append& append, std::uint64_t record_bytes_max,
 Status AppendQueue::push(AppendPtr append, bool urgent) {
   const std::lock_guard lock(mutex_);
   if (closed_) return Error(ErrorKind::unavailable, "the store is closing");
-  if (under_way_.size() >= appends_max_) {
+  if (count_ >= appends_max_) {
     return Error(ErrorKind::busy, std::to_string(appends_max_) + " appends are not durable yet");
   }
   append->ticket = next_ticket_++;
   if (urgent) urgent_through_ = append->ticket;
+  ++count_;
   bytes_ += append->record_bytes();
   under_way_.emplace(append->ticket, append);
   queue_.push_back(std::move(append));
@@ -81,11 +82,18 @@ std::vector<AppendPtr> AppendQueue::take(std::uint64_t bytes_max,
 }
 
 void AppendQueue::finish(const AppendPtr& append, Result<IndexEntry> result) {
+  {
+    // Before `done`, so that whoever is told may push the next one at once.
+    const std::lock_guard lock(mutex_);
+    if (under_way_.contains(append->ticket)) {
+      --count_;
+      bytes_ -= append->record_bytes();
+    }
+  }
   if (append->done) append->done(std::move(result));
   append->done = nullptr;
   const std::lock_guard lock(mutex_);
-  if (under_way_.erase(append->ticket) == 0) return;  // never queued: moved by reclaim
-  bytes_ -= append->record_bytes();
+  under_way_.erase(append->ticket);  // not there if reclaim made it
   finished_.notify_all();
 }
 
@@ -141,7 +149,7 @@ bool AppendQueue::closed() const {
 
 std::uint64_t AppendQueue::count() const {
   const std::lock_guard lock(mutex_);
-  return under_way_.size();
+  return count_;
 }
 
 std::uint64_t AppendQueue::bytes() const {

@@ -81,6 +81,7 @@ class AppendQueue {
   std::deque<AppendPtr> queue_;
   std::map<std::uint64_t, AppendPtr> under_way_;  // by ticket; queued ones included
   std::uint64_t next_ticket_ = 1;
+  std::size_t count_ = 0;  // of those whose `done` was not called yet
   std::uint64_t bytes_ = 0;
   std::uint64_t urgent_through_ = 0;  // tickets up to here don't wait for company
   std::size_t flushers_ = 0;

@@ -229,21 +229,14 @@ void GroupCommit::put_block(IndexChange& change, Append& append,
 void GroupCommit::finish(const Status& index_status) {
   bool any_written = false;
   std::optional<Error> failure;
-  for (const AppendPtr& append : std::exchange(appends_, {})) {
-    const Status& status = append->written ? index_status : append->written;
-    if (!status) {
-      if (status.error().kind() != ErrorKind::cancelled) failure = status.error();
-      queue_.finish(append, status.error());
-      continue;
+  for (const AppendPtr& append : appends_) {
+    if (append->written && !index_status) append->written = index_status;
+    if (append->written) {
+      any_written = true;
+      count(*append);
+    } else if (append->written.error().kind() != ErrorKind::cancelled) {
+      failure = append->written.error();
     }
-    any_written = true;
-    if (append->moved_from) {
-      state_.counters.reinserted_bytes += append->record_bytes();
-    } else if (append->kind == RecordKind::block) {
-      ++state_.counters.appended_blocks;
-      state_.counters.appended_bytes += append->record_bytes();
-    }
-    queue_.finish(append, entry_of(*append));
   }
   if (index_status) {
     ++state_.counters.group_commits;
@@ -259,6 +252,23 @@ void GroupCommit::finish(const Status& index_status) {
   lost_.clear();
   dropped_.clear();
   bytes_ = 0;
+  // Last, so that whoever is told finds everything else told already.
+  for (const AppendPtr& append : std::exchange(appends_, {})) {
+    if (append->written) {
+      queue_.finish(append, entry_of(*append));
+    } else {
+      queue_.finish(append, append->written.error());
+    }
+  }
+}
+
+void GroupCommit::count(const Append& append) {
+  if (append.moved_from) {
+    state_.counters.reinserted_bytes += append.record_bytes();
+  } else if (append.kind == RecordKind::block) {
+    ++state_.counters.appended_blocks;
+    state_.counters.appended_bytes += append.record_bytes();
+  }
 }
 
 }  // namespace kvstrata::storage

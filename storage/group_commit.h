@@ -43,6 +43,7 @@ class GroupCommit {
   void put_block(IndexChange& change, Append& append, const std::optional<IndexEntry>& existing);
   void fail_lost_writes();
   void finish(const Status& index_status);
+  void count(const Append& append);
 
   StoreState& state_;
   SegmentLog& log_;

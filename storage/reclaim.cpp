@@ -70,7 +70,8 @@ Result<bool> Reclaimer::reclaim_one() {
     for (int plans = 0; plans < plans_max; ++plans) {
       const std::optional<SegmentValue> row = state_.segments.find(*victim);
       KV_CHECK(row.has_value(), "only the writer removes segments");
-      KV_TRY(move_away(*victim, *row));
+      KV_ASSIGN(const bool worth_it, move_away(*victim, *row));
+      if (!worth_it) break;
       KV_ASSIGN(const bool empty, drop_rest(*victim));
       if (empty) return true;
     }
@@ -78,16 +79,22 @@ Result<bool> Reclaimer::reclaim_one() {
   }
 }
 
-Status Reclaimer::move_away(SegmentId victim, const SegmentValue& row) {
+Result<bool> Reclaimer::move_away(SegmentId victim, const SegmentValue& row) {
   KV_ASSIGN(const std::vector<PlacedRecord> placed, state_.index.placements(victim));
-  KV_TRY(move_namespaces(placed));
-  KV_TRY(move_tables(placed));
-  KV_ASSIGN(std::vector<KeyedEntry> blocks, live_blocks(placed, {victim, row.generation, 0, 0}));
+  std::vector<KeyedEntry> keep;
   if (row.state != SegmentState::lost) {
-    KV_ASSIGN(const ReclaimPlan plan, plan_reclaim(state_.index, rules(), std::move(blocks)));
-    KV_TRY(move_blocks(plan.keep));
+    KV_ASSIGN(std::vector<KeyedEntry> blocks, live_blocks(placed, {victim, row.generation, 0, 0}));
+    KV_ASSIGN(ReclaimPlan plan, plan_reclaim(state_.index, rules(), std::move(blocks)));
+    keep = std::move(plan.keep);
   }
-  return flush_moves(0);
+  std::uint64_t keep_bytes = 0;
+  for (const auto& [key, entry] : keep) keep_bytes += entry.record_bytes();
+  if (keep_bytes > row.bytes / 8 * 7) return false;
+  KV_ASSIGN(const bool namespaces_moved, move_namespaces(placed));
+  KV_ASSIGN(const bool tables_moved, move_tables(placed));
+  KV_ASSIGN(const bool blocks_moved, move_blocks(keep));
+  KV_TRY(flush_moves(0));
+  return namespaces_moved && tables_moved && blocks_moved;
 }
 
 Result<std::vector<KeyedEntry>> Reclaimer::live_blocks(const std::vector<PlacedRecord>& placed,
@@ -132,8 +139,8 @@ Result<ReadRecord> Reclaimer::read(RecordKind kind, const BlockKey& key, const I
   return read.finish(true);
 }
 
-Status Reclaimer::add_move(RecordKind kind, const BlockKey& key, const IndexEntry& entry,
-                           ReadRecord record) {
+Result<bool> Reclaimer::add_move(RecordKind kind, const BlockKey& key, const IndexEntry& entry,
+                                 ReadRecord record) {
   const auto append = std::make_shared<Append>();
   append->kind = kind;
   AppendRequest& request = append->request;
@@ -154,8 +161,10 @@ Status Reclaimer::add_move(RecordKind kind, const BlockKey& key, const IndexEntr
   append->created_unix_ms = entry.created_unix_ms;
   append->moved_from = entry.where;
   KV_TRY(prepare_append(*append, state_.sizes.record_bytes_max, UINT64_MAX));
+  if (log_.segments_needed(*append) > log_.openable()) return false;
   group_.add(append);
-  return flush_moves(move_group_bytes);
+  KV_TRY(flush_moves(move_group_bytes));
+  return true;
 }
 
 Status Reclaimer::flush_moves(std::uint64_t at_least_bytes) {
@@ -163,7 +172,7 @@ Status Reclaimer::flush_moves(std::uint64_t at_least_bytes) {
   return group_.commit();
 }
 
-Status Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
+Result<bool> Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
   for (const auto& [key, entry] : blocks) {
     Result<ReadRecord> record = read(RecordKind::block, key, entry);
     if (!record) {
@@ -181,13 +190,14 @@ Status Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
       }
       continue;
     }
+    KV_ASSIGN(const bool has_room, add_move(RecordKind::block, key, entry, std::move(*record)));
+    if (!has_room) return false;
     state_.interest.forget_touch(key);
-    KV_TRY(add_move(RecordKind::block, key, entry, std::move(*record)));
   }
-  return {};
+  return true;
 }
 
-Status Reclaimer::move_tables(const std::vector<PlacedRecord>& placed) {
+Result<bool> Reclaimer::move_tables(const std::vector<PlacedRecord>& placed) {
   std::set<TableName> moved;
   for (const PlacedRecord& record : placed) {
     if (record.placement.kind != RecordKind::table) continue;
@@ -203,13 +213,15 @@ Status Reclaimer::move_tables(const std::vector<PlacedRecord>& placed) {
       KV_TRY(change.commit());
       continue;
     }
-    KV_TRY(add_move(RecordKind::table, record.placement.key, table->entry, std::move(*read_back)));
+    KV_ASSIGN(const bool has_room, add_move(RecordKind::table, record.placement.key, table->entry,
+                                            std::move(*read_back)));
+    if (!has_room) return false;
   }
-  return {};
+  return true;
 }
 
 // A namespace is known from the index alone; its record exists for recovery, and is written anew.
-Status Reclaimer::move_namespaces(const std::vector<PlacedRecord>& placed) {
+Result<bool> Reclaimer::move_namespaces(const std::vector<PlacedRecord>& placed) {
   for (const PlacedRecord& record : placed) {
     if (record.placement.kind != RecordKind::name_space) continue;
     const NamespaceId ns = record.placement.key.ns;
@@ -221,9 +233,11 @@ Status Reclaimer::move_namespaces(const std::vector<PlacedRecord>& placed) {
     const ByteVector identity = namespace_bytes(value->spec);
     ReadRecord as_read;
     as_read.identity = identity;
-    KV_TRY(add_move(RecordKind::name_space, record_name(ns), entry, std::move(as_read)));
+    KV_ASSIGN(const bool has_room,
+              add_move(RecordKind::name_space, record_name(ns), entry, std::move(as_read)));
+    if (!has_room) return false;
   }
-  return {};
+  return true;
 }
 
 Result<bool> Reclaimer::drop_rest(SegmentId victim) {

@@ -34,14 +34,16 @@ class Reclaimer {
 
  private:
   Status widen_touches();
-  Status move_away(SegmentId victim, const SegmentValue& row);
+  /// False if moving what must stay would free nothing, or there is no room to move it to.
+  Result<bool> move_away(SegmentId victim, const SegmentValue& row);
   Result<std::vector<KeyedEntry>> live_blocks(const std::vector<PlacedRecord>& placed,
                                               const RecordLocation& in) const;
   ReclaimRules rules() const;
-  Status move_blocks(const std::vector<KeyedEntry>& blocks);
-  Status move_tables(const std::vector<PlacedRecord>& placed);
-  Status move_namespaces(const std::vector<PlacedRecord>& placed);
-  Status add_move(RecordKind kind, const BlockKey& key, const IndexEntry& entry, ReadRecord record);
+  Result<bool> move_blocks(const std::vector<KeyedEntry>& blocks);
+  Result<bool> move_tables(const std::vector<PlacedRecord>& placed);
+  Result<bool> move_namespaces(const std::vector<PlacedRecord>& placed);
+  Result<bool> add_move(RecordKind kind, const BlockKey& key, const IndexEntry& entry,
+                        ReadRecord record);
   Result<ReadRecord> read(RecordKind kind, const BlockKey& key, const IndexEntry& entry);
   Status flush_moves(std::uint64_t at_least_bytes);
   /// True if the segment is empty now; false if something in it must stay after all.

@@ -38,7 +38,9 @@ Result<SizePlan> plan_sizes(std::uint64_t budget_bytes, std::uint64_t segment_by
                      std::to_string(plan.segment_bytes) + " bytes; the least is " +
                      std::to_string(segments_min));
   }
-  plan.record_bytes_max = plan.segment_bytes / 4 / record_alignment * record_alignment;
+  // Without the superblock, so that four of the largest records fit.
+  plan.record_bytes_max =
+      (plan.segment_bytes - superblock_bytes) / 4 / record_alignment * record_alignment;
   plan.frame_bytes_max = (segments - reserve_segments) / 2 * plan.segment_bytes / 4 * 3;
   return plan;
 }

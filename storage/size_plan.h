@@ -16,7 +16,7 @@ struct SizePlan {
   std::uint64_t budget_bytes = 0;
   std::uint64_t segment_bytes = 0;
   std::uint64_t index_reserve_bytes = 0;  ///< counted as used even while the index is smaller
-  std::uint64_t record_bytes_max = 0;     ///< a quarter of a segment
+  std::uint64_t record_bytes_max = 0;     ///< a quarter of a segment's room
   std::uint64_t frame_bytes_max = 0;      ///< so that one frame never asks for most of the store
 };
 

@@ -8,7 +8,7 @@
 namespace kvstrata::storage::testing {
 
 TEST_CASE("A block that was put is found and read back bit by bit") {
-  Shelf shelf;
+  Shelf shelf(Shelf::small_options(), Medium::disk);
   shelf.put(1);
   CHECK(shelf.has(1));
   CHECK(shelf.intact(1));
@@ -16,7 +16,7 @@ TEST_CASE("A block that was put is found and read back bit by bit") {
 }
 
 TEST_CASE("Frames of every awkward length come back bit by bit") {
-  Shelf shelf;
+  Shelf shelf(Shelf::small_options(), Medium::disk);
   const std::vector<std::uint64_t> lengths = {0,          1,      63,         64,         3895,
                                               3896,       3897,   4095,       4096,       4097,
                                               32_KiB - 1, 32_KiB, 32_KiB + 1, 200_KiB + 7};
@@ -28,19 +28,19 @@ TEST_CASE("Frames of every awkward length come back bit by bit") {
 }
 
 TEST_CASE("A frame larger than a quarter segment is a chain of extents and comes back whole") {
-  Shelf shelf;
-  const std::vector<std::uint64_t> lengths = {256_KiB,     256_KiB + 1, 252_KiB,
-                                              508_KiB + 5, 508_KiB,     3_MiB + 17};
+  Shelf shelf(Shelf::small_options(), Medium::disk);
+  const std::vector<std::uint64_t> lengths = {256_KiB,     248_KiB + 1, 248_KiB,
+                                              496_KiB + 5, 496_KiB,     3_MiB + 17};
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     const int n = static_cast<int>(i);
     shelf.put(n, {.bytes = lengths[i]});
     CHECK(shelf.intact(n, lengths[i]));
-    CHECK(shelf.entry(n)->more.empty() == (lengths[i] <= 252_KiB));
+    CHECK(shelf.entry(n)->more.empty() == (lengths[i] <= 248_KiB));
   }
 }
 
 TEST_CASE("A frame too large for the store is refused by name of the limit") {
-  Shelf shelf;
+  Shelf shelf(Shelf::small_options(), Medium::disk);
   const Result<IndexEntry> entry = shelf.try_put(1, {.bytes = 40_MiB});
   REQUIRE_FALSE(entry.ok());
   CHECK(entry.error().kind() == ErrorKind::too_large);

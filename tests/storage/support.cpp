@@ -17,8 +17,20 @@
 
 namespace kvstrata::storage::testing {
 
-TempDirectory::TempDirectory() {
-  std::string name = (std::filesystem::temp_directory_path() / "kvstrata-store-XXXXXX").string();
+namespace {
+
+std::filesystem::path place_of(Medium medium) {
+  const std::filesystem::path memory = "/dev/shm";
+  std::error_code error;
+  const std::filesystem::space_info space = std::filesystem::space(memory, error);
+  const bool has_room = !error && space.available > 1_GiB;
+  return medium == Medium::fast && has_room ? memory : std::filesystem::temp_directory_path();
+}
+
+}  // namespace
+
+TempDirectory::TempDirectory(Medium medium) {
+  std::string name = (place_of(medium) / "kvstrata-store-XXXXXX").string();
   REQUIRE(mkdtemp(name.data()) != nullptr);
   path_ = name;
 }
@@ -35,8 +47,8 @@ StoreOptions Shelf::small_options() {
   return options;
 }
 
-Shelf::Shelf(StoreOptions options)
-    : own_directory_(std::make_shared<TempDirectory>()), options_(std::move(options)) {
+Shelf::Shelf(StoreOptions options, Medium medium)
+    : own_directory_(std::make_shared<TempDirectory>(medium)), options_(std::move(options)) {
   options_.directory = own_directory_->path() + "/store";
   open();
 }

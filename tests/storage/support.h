@@ -17,10 +17,15 @@
 
 namespace kvstrata::storage::testing {
 
-/// A fresh directory, removed with all in it at the end (unless it belongs to another process).
+enum class Medium : std::uint8_t {
+  fast,  ///< in memory where there is room, for tests that write much
+  disk,  ///< the usual place for temporary files
+};
+
+/// A fresh directory, removed with all in it at the end.
 class TempDirectory {
  public:
-  TempDirectory();
+  explicit TempDirectory(Medium medium = Medium::disk);
   ~TempDirectory();
   TempDirectory(const TempDirectory&) = delete;
   TempDirectory& operator=(const TempDirectory&) = delete;
@@ -71,7 +76,7 @@ class Shelf {
   /// 64 MiB of budget in segments of 1 MiB, unless told otherwise.
   static StoreOptions small_options();
 
-  explicit Shelf(StoreOptions options = small_options());
+  explicit Shelf(StoreOptions options = small_options(), Medium medium = Medium::fast);
   /// On the directory of another one, which has closed (or died).
   Shelf(const std::string& directory, StoreOptions options);
 
