@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "hostmem/arena.h"
+#include "hostmem/eviction_policy.h"
 #include "kvstrata/id.h"
 #include "kvstrata/keys.h"
 #include "storage/store.h"
@@ -40,8 +41,10 @@ struct Block {
   std::uint64_t created_unix_ms = 0;
 
   std::uint32_t holds = 0;  ///< leases and work in flight; memory stays while > 0
-  bool dead = false;        ///< removed: nobody finds it, its memory goes with the last hold
+  bool dead = false;        ///< nobody finds it, its memory goes with the last hold
+  bool unwanted = false;    ///< removed while dirty: its key has a tombstone until the write ended
   MonotonicTime touched_on_disk{};
+  hostmem::EvictionPolicy* order = nullptr;  ///< the one that lists it, if any
   std::vector<std::function<void(Status)>> on_filled;
 
   bool is_visible(std::uint64_t unix_ms) const {

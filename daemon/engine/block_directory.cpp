@@ -42,7 +42,7 @@ BlockPtr BlockDirectory::remember(const BlockKey& key, TenantId tenant,
     block->pinned = entry.pinned;
     block->expires_unix_ms = entry.expires_unix_ms;
     block->created_unix_ms = entry.created_unix_ms;
-    disk_order_->inserted(key, 0);
+    list_in(*block, disk_order_.get());
   }
   block->entry = entry;
   return block;
@@ -51,8 +51,7 @@ BlockPtr BlockDirectory::remember(const BlockKey& key, TenantId tenant,
 void BlockDirectory::forget(const BlockPtr& block) {
   if (block->dead) return;
   block->dead = true;
-  host_order_->removed(block->key);
-  disk_order_->removed(block->key);
+  list_in(*block, nullptr);
   blocks_.erase(block->key);
   if (block->holds == 0 && block->host == Block::HostCopy::ready) free_memory(*block);
 }
@@ -72,7 +71,7 @@ Status BlockDirectory::allocate(const BlockPtr& block) {
       block->slot = *slot;
       block->host = Block::HostCopy::filling;
       by_slot_[slot->chunk][slot->index] = block.get();
-      disk_order_->removed(block->key);
+      list_in(*block, nullptr);
       return {};
     }
     if (slot.error().kind() != ErrorKind::out_of_memory) return slot.error();
@@ -87,7 +86,7 @@ Status BlockDirectory::allocate(const BlockPtr& block) {
 void BlockDirectory::publish(const BlockPtr& block) {
   core_.arena->publish(block->slot);
   block->host = Block::HostCopy::ready;
-  if (!block->dead) host_order_->inserted(block->key, block->raw_bytes);
+  if (!block->dead) list_in(*block, host_order_.get());
   for (auto& waiter : std::exchange(block->on_filled, {})) waiter({});
   if (block->dead && block->holds == 0) free_memory(*block);
 }
@@ -98,7 +97,7 @@ void BlockDirectory::abandon(const BlockPtr& block, const Error& why) {
   const auto waiters = std::exchange(block->on_filled, {});
   if (!block->dead) {
     if (block->entry) {
-      disk_order_->inserted(block->key, 0);
+      list_in(*block, disk_order_.get());
     } else {
       forget(block);
     }
@@ -108,10 +107,10 @@ void BlockDirectory::abandon(const BlockPtr& block, const Error& why) {
 
 void BlockDirectory::drop_host_copy(const BlockPtr& block) {
   KV_CHECK(block->host == Block::HostCopy::ready && block->holds == 0, "nobody reads the copy");
-  host_order_->removed(block->key);
+  list_in(*block, nullptr);
   free_memory(*block);
   if (block->entry) {
-    disk_order_->inserted(block->key, 0);
+    list_in(*block, disk_order_.get());
     trim_disk_entries();
   } else {
     forget(block);
@@ -222,6 +221,14 @@ bool BlockDirectory::retire_for_staging(TenantId tenant, std::uint64_t bytes) {
   empty_chunk(find(*key)->slot.chunk);
   retire(tenant, bytes);
   return core_.arena->stats().chunk_bytes < before;
+}
+
+// A block is listed where it would be given up: by the host tier's policy while it has a copy
+// there, else by that of the disk entries, in neither while a copy is being filled.
+void BlockDirectory::list_in(Block& block, hostmem::EvictionPolicy* order) {
+  if (block.order != nullptr) block.order->removed(block.key);
+  block.order = order;
+  if (order != nullptr) order->inserted(block.key, block.raw_bytes);
 }
 
 void BlockDirectory::free_memory(Block& block) {

@@ -57,6 +57,7 @@ class BlockDirectory {
   bool evict_for(TenantId tenant, std::uint64_t bytes);
   void empty_chunk(ChunkId chunk);
   void retire(TenantId tenant, std::uint64_t bytes);
+  static void list_in(Block& block, hostmem::EvictionPolicy* order);
   void free_memory(Block& block);
   void trim_disk_entries();
 

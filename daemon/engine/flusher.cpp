@@ -49,7 +49,7 @@ void Flusher::pump() {
 // False: the block has to wait for its namespace's tables, or for an older write of its key.
 bool Flusher::start(const BlockPtr& block) {
   if (block->dead) {
-    clean(block);
+    give_up(block);
     return true;
   }
   if (finder_.is_tombstone(block->key)) return false;
@@ -140,7 +140,7 @@ void Flusher::append(const BlockPtr& block, std::shared_ptr<Encoded> encoded) {
   }
   if (block->dead) {
     left_flight(*block);
-    clean(block);
+    give_up(block);
     pump();
     return;
   }
@@ -158,7 +158,7 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
   left_flight(*block);
   if (entry) {
     ++core_.counters.durable_blocks;
-    if (block->dead) {
+    if (block->unwanted) {
       // Removed while it was being written: the record goes too, and until it has gone, what the
       // index says of the key is not believed.
       core_.on_worker(
@@ -171,7 +171,7 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
       block->entry = *entry;
     }
   } else {
-    if (block->dead && finder_.is_tombstone(block->key)) finder_.remove_tombstone(block->key);
+    if (block->unwanted) finder_.remove_tombstone(block->key);
     ++core_.counters.durable_failures;
     Failure& failure = failures_[block->writer];
     ++failure.blocks;
@@ -179,6 +179,12 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
   }
   clean(block);
   pump();
+}
+
+// The block was removed before anything of it reached the store.
+void Flusher::give_up(const BlockPtr& block) {
+  if (block->unwanted) finder_.remove_tombstone(block->key);
+  clean(block);
 }
 
 void Flusher::left_flight(const Block& block) {

@@ -56,6 +56,7 @@ class Flusher {
   void encode(const BlockPtr& block, const LayerGroupState& group);
   void append(const BlockPtr& block, std::shared_ptr<Encoded> encoded);
   void finish(const BlockPtr& block, Result<storage::IndexEntry> entry);
+  void give_up(const BlockPtr& block);
   void left_flight(const Block& block);
   void clean(const BlockPtr& block);
   void answer_waiters();

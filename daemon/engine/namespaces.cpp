@@ -114,10 +114,10 @@ std::vector<Namespace*> Namespaces::of_tenant(const Caller& caller) {
 }
 
 ByteVector pack_tables(std::uint16_t group, const codec::StaticTables& tables) {
-  ByteVector packed;
-  append_le(packed, group);
   const ByteVector bytes = tables.serialize();
-  packed.insert(packed.end(), bytes.begin(), bytes.end());
+  ByteVector packed(sizeof group + bytes.size());
+  store_le(packed.data(), group);
+  std::ranges::copy(bytes, packed.begin() + sizeof group);
   return packed;
 }
 

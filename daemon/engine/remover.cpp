@@ -42,7 +42,10 @@ Removal Remover::forget(std::span<const BlockPtr> blocks, bool also_pinned) {
       continue;
     }
     // A write of the block may be under way; what it leaves on disk must not be found.
-    if (block->dirty) finder_.add_tombstone(block->key);
+    if (block->dirty) {
+      block->unwanted = true;
+      finder_.add_tombstone(block->key);
+    }
     if (!has_record) {
       ++removal.removed_blocks;
       removal.removed_bytes += block->raw_bytes;
