@@ -30,6 +30,11 @@ Result<Namespace> Client::register_model(NamespaceSpec spec) {
   return session_->register_model(std::move(spec), call);
 }
 
+Result<Namespace> Client::open_namespace(std::uint32_t id) {
+  const Session::Call call(*session_);
+  return session_->open_namespace(id, call);
+}
+
 Result<std::string> Client::stats() {
   const Session::Call call(*session_);
   KV_ASSIGN(const ConnectionPtr at, session_->connection(call));

@@ -108,6 +108,32 @@ Result<Namespace> Session::register_model(NamespaceSpec spec, const Call& call) 
   return Namespace(std::move(registration));
 }
 
+Result<Namespace> Session::open_namespace(std::uint32_t id, const Call& call) {
+  KV_ASSIGN(const ConnectionPtr at, connection(call));
+  KV_ASSIGN(const Body reply, ask(*at, {.verb = Verb::list}, call));
+  KV_ASSIGN(const auto listed, reply.get_bodies("namespaces", protocol::body_elements_max));
+  for (const Body& entry : listed) {
+    KV_ASSIGN(const std::uint64_t number, entry.get_u64("ns", 0, UINT32_MAX));
+    if (number != id) continue;
+    auto registration = std::make_shared<Registration>();
+    KV_ASSIGN(registration->spec, protocol::decode_register(entry));
+    KV_ASSIGN(registration->spec.weight_epoch, entry.get_u64("epoch", 0, UINT64_MAX));
+    KV_ASSIGN(const ByteView hash, entry.get_bytes_exact("hash", sizeof(Hash256)));
+    std::memcpy(registration->hash.bytes.data(), hash.data(), hash.size());
+    const ModelDescriptor& model = registration->spec.model;
+    for (const LayerGroup& group : model.groups) {
+      registration->block_bytes.push_back(block_bytes(model, group));
+    }
+    registration->owner = this;
+    registration->id = id;
+    registration->spec.tenant = server_.tenant;
+    registration->connection_number = connection_number_;
+    return Namespace(std::move(registration));
+  }
+  return Error(ErrorKind::not_found,
+               "there is no namespace " + std::to_string(id) + "; `kvstrata ls` shows them");
+}
+
 Status Session::ask_registration(Registration& registration, Connection& connection,
                                  const Call& call) {
   Outgoing request{.verb = Verb::register_model};

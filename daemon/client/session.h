@@ -50,6 +50,7 @@ class Session {
                              PayloadSink sink = {}) const;
 
   Result<Namespace> register_model(NamespaceSpec spec, const Call& call);
+  Result<Namespace> open_namespace(std::uint32_t id, const Call& call);
   /// The namespace's id on this connection, where it is registered again if need be.
   Result<std::uint32_t> id_of(const Namespace& ns, Connection& connection, const Call& call);
   /// A request of `verb` that selects; ready to send on `connection`.

@@ -278,6 +278,9 @@ class Client {
 
   /// `spec.tenant` and `spec.weight_epoch` are the daemon's to say and are filled in.
   Result<Namespace> register_model(NamespaceSpec spec);
+  /// A namespace of this tenant that list_namespaces() names, for tools that know its id alone.
+  /// Outdated ones (their weights changed) can be listed, verified and cleared.
+  Result<Namespace> open_namespace(std::uint32_t id);
 
   // ---- reading
   /// The longest stored prefix of what is selected; no block stored: an empty lease.
