@@ -43,7 +43,7 @@ class AsyncClient:
         *,
         token: str | None = None,
         timeout_s: float = 30.0,
-        connect_timeout_s: float = 1.0,
+        connect_timeout_s: float = 2.0,
         shared_memory: bool = True,
     ) -> None:
         self.options = Options(address, token, timeout_s, connect_timeout_s, shared_memory)

@@ -34,7 +34,7 @@ def connect(
     *,
     token: str | None = None,
     timeout_s: float = 30.0,
-    connect_timeout_s: float = 1.0,
+    connect_timeout_s: float = 2.0,
     shared_memory: bool = True,
 ) -> Client:
     """A Client that is connected. Unavailable if there is no daemon; make a :class:`Client` to
@@ -66,7 +66,7 @@ class Client:
         *,
         token: str | None = None,
         timeout_s: float = 30.0,
-        connect_timeout_s: float = 1.0,
+        connect_timeout_s: float = 2.0,
         shared_memory: bool = True,
     ) -> None:
         self.options = Options(address, token, timeout_s, connect_timeout_s, shared_memory)

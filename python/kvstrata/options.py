@@ -21,7 +21,7 @@ class Options:
     address: str | None = None  #: see kvstrata.address.resolve_address()
     token: str | None = None  #: the tenant's; None: the variable KVSTRATA_TOKEN, if it is set
     timeout_s: float = 30.0  #: of a request, unless one is given with it
-    connect_timeout_s: float = 1.0  #: for connecting and saying hello, together
+    connect_timeout_s: float = 2.0  #: for connecting and saying hello, together
     shared_memory: bool = True  #: False: blocks come inside messages, as over TCP
 
     def effective_token(self) -> str | None:

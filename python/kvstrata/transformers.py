@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import inspect
 import json
 from collections.abc import Callable
 from typing import Any
@@ -101,6 +102,16 @@ def descriptor(
     )
     result.validate()
     return result
+
+
+def cache_argument(model: PreTrainedModel, cache: DynamicCache) -> dict[str, DynamicCache]:
+    """The keyword argument that hands ``cache`` to the model's forward() or generate(): ``cache``,
+    or ``past_key_values`` before transformers 5.24::
+
+        model.generate(input_ids, **cache_argument(model, past))
+    """
+    name = "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
+    return {name: cache}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -26,6 +26,10 @@ SMALL_MODEL = kvstrata.ModelDescriptor(
 """Blocks of 16 tokens, 4096 bytes."""
 
 
+PATIENT = {"connect_timeout_s": 20.0, "timeout_s": 60.0}
+"""Options of clients in tests: machines are busy at times."""
+
+
 @pytest.fixture
 def peer(tmp_path: Path) -> Iterator[Peer]:
     peer = Peer(str(tmp_path / "peer.sock"))
@@ -36,7 +40,7 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
 
 @pytest.fixture
 def client(peer: Peer) -> Iterator[kvstrata.Client]:
-    with kvstrata.connect(f"unix:{peer.path}", timeout_s=5.0) as client:
+    with kvstrata.connect(f"unix:{peer.path}", **PATIENT) as client:
         yield client
 
 

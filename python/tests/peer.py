@@ -19,9 +19,10 @@ from collections.abc import Callable
 from typing import Any
 
 import msgpack
-import xxhash
+import numpy as np
 
 from kvstrata import keys
+from kvstrata.checksum import xxh3_64
 from kvstrata.model import ModelDescriptor, NamespaceSpec
 from kvstrata.protocol import HEADER, MAGIC, MessageKind, Verb
 
@@ -293,7 +294,7 @@ class Peer:
             status.append(0)
             refs += struct.pack(
                 "<QQQQQ", 0 if inline else 1, at, size, self.chunk.generation(slot),
-                xxhash.xxh3_64_intdigest(data),
+                xxh3_64(np.frombuffer(data, np.uint8)),
             )  # fmt: skip
             payload += data
         return {"status": bytes(status), "refs": refs}, payload if inline else b""

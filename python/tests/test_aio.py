@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import SMALL_MODEL, blocks_of
+from conftest import PATIENT, SMALL_MODEL, blocks_of
 from peer import Peer, PeerConnection, Request, Silence
 
 import kvstrata
@@ -38,7 +38,9 @@ def test_what_was_put_is_got(peer: Peer, rng, monkeypatch, shared_memory: bool) 
     monkeypatch.setattr("kvstrata.writing.INLINE_PUT_BYTES", 0)
 
     async def main() -> None:
-        async with kvstrata.AsyncClient(peer.path, shared_memory=shared_memory) as client:
+        async with kvstrata.AsyncClient(
+            peer.path, **PATIENT, shared_memory=shared_memory
+        ) as client:
             namespace = await client.register(SMALL_MODEL)
             tokens, blocks = rng.integers(0, 50_000, 55), blocks_of(3, SIZE, rng)
             assert (await namespace.put(tokens, blocks)).stored == 3
@@ -72,7 +74,7 @@ def test_requests_are_under_way_side_by_side_and_answers_come_in_any_order(peer:
                 peer.exists(*each)
 
     async def main() -> None:
-        async with kvstrata.AsyncClient(peer.path) as client:
+        async with kvstrata.AsyncClient(peer.path, **PATIENT) as client:
             namespace = await client.register(SMALL_MODEL)
             peer.scripts[Verb.EXISTS] = answer_backwards
             lengths = [16 * (1 + index) for index in range(20)]
@@ -86,7 +88,7 @@ def test_a_cancelled_task_cancels_its_request_and_returns_what_came_late(peer: P
     held: list[tuple[PeerConnection, Request]] = []
 
     async def main() -> None:
-        async with kvstrata.AsyncClient(peer.path) as client:
+        async with kvstrata.AsyncClient(peer.path, **PATIENT) as client:
             namespace = await client.register(SMALL_MODEL)
             await namespace.put(range(16), blocks_of(1, SIZE, rng))
 
@@ -125,7 +127,7 @@ def test_a_cancelled_put_gives_its_staging_memory_back_after_its_copy_ended(
         done.set()
 
     async def main() -> None:
-        async with kvstrata.AsyncClient(peer.path) as client:
+        async with kvstrata.AsyncClient(peer.path, **PATIENT) as client:
             namespace = await client.register(SMALL_MODEL)
             task = asyncio.create_task(namespace.put(range(16), [slow_copy]))
             await until(copying.is_set)
@@ -144,7 +146,7 @@ def test_more_requests_than_a_connection_may_have_wait_their_turn(peer: Peer) ->
     in_flight: list[int] = []
 
     async def main() -> None:
-        async with kvstrata.AsyncClient(peer.path) as client:
+        async with kvstrata.AsyncClient(peer.path, **PATIENT) as client:
             namespace = await client.register(SMALL_MODEL)
             session = client._connection.session
 
@@ -162,7 +164,7 @@ def test_more_requests_than_a_connection_may_have_wait_their_turn(peer: Peer) ->
 
 def test_a_deadline_ends_a_wait(peer: Peer) -> None:
     async def main() -> None:
-        async with kvstrata.AsyncClient(peer.path) as client:
+        async with kvstrata.AsyncClient(peer.path, **PATIENT) as client:
             peer.scripts[Verb.STATS] = never
             with pytest.raises(kvstrata.DeadlineExceeded):
                 await client.stats(timeout_s=0.1)
@@ -172,7 +174,7 @@ def test_a_deadline_ends_a_wait(peer: Peer) -> None:
 
 def test_retired_chunks_are_unmapped(peer: Peer, rng) -> None:
     async def main() -> None:
-        async with kvstrata.AsyncClient(peer.path) as client:
+        async with kvstrata.AsyncClient(peer.path, **PATIENT) as client:
             namespace = await client.register(SMALL_MODEL)
             await namespace.put(range(16), blocks_of(1, SIZE, rng))
             lease = await namespace.lookup(range(16))
@@ -190,7 +192,7 @@ def test_retired_chunks_are_unmapped(peer: Peer, rng) -> None:
 
 def test_events_are_told_to_a_watcher(peer: Peer) -> None:
     async def main() -> None:
-        async with kvstrata.AsyncClient(peer.path) as client:
+        async with kvstrata.AsyncClient(peer.path, **PATIENT) as client:
             events: list[kvstrata.Event] = []
             await client.watch(events.append)
             peer.only_connection().event({"event": "epoch_changed", "fingerprint": "m", "epoch": 3})

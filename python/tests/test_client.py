@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import multiprocessing
 import os
 import pickle
 import struct
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import SMALL_MODEL, blocks_of, wait_until
+from conftest import PATIENT, SMALL_MODEL, blocks_of, wait_until
 from peer import Peer, PeerConnection, Refuse, Request, Silence, message
 
 import kvstrata
@@ -26,7 +26,7 @@ SIZE = SMALL_MODEL.block_bytes()
 
 @pytest.fixture(params=["shared", "inline"])
 def any_client(request: pytest.FixtureRequest, peer: Peer):
-    with kvstrata.Client(peer.path, shared_memory=request.param == "shared") as client:
+    with kvstrata.Client(peer.path, **PATIENT, shared_memory=request.param == "shared") as client:
         yield client
 
 
@@ -279,7 +279,7 @@ def test_a_lease_can_be_shared_with_another_process(peer, namespace, rng) -> Non
     lease = namespace.lookup(range(16))
     handle = pickle.loads(pickle.dumps(lease.handle))
     assert "s" * 16 not in repr(handle)
-    with kvstrata.Client(peer.path) as other:
+    with kvstrata.Client(peer.path, **PATIENT) as other:
         with other.attach(handle) as shared:
             assert np.array_equal(shared.load()[0].copy(), block)
         with pytest.raises(kvstrata.NotFound):
@@ -307,7 +307,7 @@ def test_loads_name_the_tokens_they_expect(namespace, peer, rng) -> None:
 
 
 def test_bytes_changed_on_their_way_are_never_handed_out(peer, rng) -> None:
-    with kvstrata.Client(peer.path, shared_memory=False) as client:
+    with kvstrata.Client(peer.path, **PATIENT, shared_memory=False) as client:
         namespace = client.register(SMALL_MODEL)
         namespace.put(range(48), blocks_of(3, SIZE, rng))
         real = peer.get
@@ -337,7 +337,7 @@ def test_bytes_changed_on_their_way_are_never_handed_out(peer, rng) -> None:
 def test_a_chunk_that_can_not_be_used_falls_back_to_inline(peer, rng, field: str) -> None:
     at = {"magic": 0, "version": 8, "id": 16, "size": 24}[field]
     peer.chunk.map[at] = 0x77
-    with kvstrata.Client(peer.path) as client:
+    with kvstrata.Client(peer.path, **PATIENT) as client:
         namespace = client.register(SMALL_MODEL)
         blocks = blocks_of(2, SIZE, rng)
         namespace.put(range(32), blocks)
@@ -354,7 +354,7 @@ def test_a_chunk_that_can_not_be_used_falls_back_to_inline(peer, rng, field: str
 @pytest.mark.usefixtures("big_blocks")
 def test_a_staging_chunk_that_can_not_be_used_falls_back_to_put(peer, rng) -> None:
     peer.staging.map[8] = 9
-    with kvstrata.Client(peer.path) as client:
+    with kvstrata.Client(peer.path, **PATIENT) as client:
         namespace = client.register(SMALL_MODEL)
         assert namespace.put(range(32), blocks_of(2, SIZE, rng)).stored == 2
         assert peer.count(Verb.PUT) == 1
@@ -380,7 +380,7 @@ def test_retired_chunks_are_unmapped_as_soon_as_no_array_shows_them(namespace, p
 def test_no_file_descriptor_is_left_open(peer, rng) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(3):
-        with kvstrata.Client(peer.path) as client:
+        with kvstrata.Client(peer.path, **PATIENT) as client:
             namespace = client.register(SMALL_MODEL)
             namespace.put(range(16), blocks_of(1, SIZE, rng))
             with namespace.get(range(16)) as found:
@@ -523,21 +523,22 @@ def test_a_stream_that_is_not_the_protocol_ends_the_connection_only(
 # ---- deadlines
 
 
-def test_a_daemon_that_never_answers_costs_the_timeout_and_a_second(client, peer) -> None:
+def test_a_daemon_that_hangs_is_not_waited_for_again_and_again(peer, monkeypatch) -> None:
+    monkeypatch.setattr("kvstrata.options._BACK_OFF_S", 1000.0)
+
     def silent(to: PeerConnection, request: Request) -> None:
         raise Silence
 
-    peer.scripts |= {Verb.STATS: silent, Verb.HELLO: silent}
-    began = time.monotonic()
-    with pytest.raises(kvstrata.DeadlineExceeded):
-        client.stats(timeout_s=0.2)
-    assert time.monotonic() - began < 3
-    with pytest.raises(kvstrata.Unavailable, match="says no hello"):  # it hangs: not waited for
-        client.stats()
-    began = time.monotonic()
-    with pytest.raises(kvstrata.Unavailable):
-        client.stats()
-    assert time.monotonic() - began < 0.5
+    with kvstrata.connect(peer.path, connect_timeout_s=5.0) as client:
+        peer.scripts |= {Verb.STATS: silent, Verb.HELLO: silent}
+        with pytest.raises(kvstrata.DeadlineExceeded):
+            client.stats(timeout_s=0.2)
+        assert not client.is_connected
+        client.options = dataclasses.replace(client.options, connect_timeout_s=0.3)
+        for _ in range(2):
+            with pytest.raises(kvstrata.Unavailable, match="says no hello"):
+                client.stats()
+        assert peer.count(Verb.HELLO) == 2  # the second refusal came without asking
 
 
 def test_what_a_late_answer_grants_is_given_back(namespace, client, peer, rng) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from conftest import PATIENT
 from peer import Peer
 
 import kvstrata
@@ -14,9 +15,8 @@ import kvstrata
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-from kvstrata.transformers import PrefixCache, descriptor, fingerprint  # noqa: E402
+from kvstrata.transformers import PrefixCache, cache_argument, descriptor, fingerprint  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*past_key_values.*:FutureWarning")
 BLOCK = 16
 SMALL = {
     "vocab_size": 200, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3,
@@ -49,8 +49,8 @@ def peer(tmp_path: Path) -> Iterator[Peer]:
 
 @pytest.fixture
 def cache(peer: Peer, model) -> Iterator[PrefixCache]:
-    with kvstrata.Client(peer.path) as client:
-        yield PrefixCache(client, model, block_tokens=BLOCK)
+    with kvstrata.Client(peer.path, **PATIENT) as client:
+        yield PrefixCache(client, model, block_tokens=BLOCK, timeout_s=60.0)
 
 
 def prefill(model, tokens: torch.Tensor):
@@ -89,16 +89,16 @@ def test_generation_from_a_restored_cache_equals_that_from_the_kept_one(cache, m
     past.crop(-8)  # to 32 tokens: a local hit of the same length
     ids = tokens[None]
     options = {"max_new_tokens": 12, "do_sample": False, "eos_token_id": None}
-    local = model.generate(ids, past_key_values=past, **options)
+    local = model.generate(ids, **cache_argument(model, past), **options)
     warm = cache.warm_cache(ids)
     assert warm.get_seq_length() == 32
-    assert torch.equal(model.generate(ids, past_key_values=warm, **options), local)
+    assert torch.equal(model.generate(ids, **cache_argument(model, warm), **options), local)
 
 
 def test_qwen2_models_are_served_too(peer) -> None:
     model, tokens = make_model("qwen2"), torch.arange(33) % 200
-    with kvstrata.Client(peer.path) as client, torch.inference_mode():
-        cache = PrefixCache(client, model, block_tokens=BLOCK)
+    with kvstrata.Client(peer.path, **PATIENT) as client, torch.inference_mode():
+        cache = PrefixCache(client, model, block_tokens=BLOCK, timeout_s=60.0)
         past = prefill(model, tokens)
         cache.store(tokens, past)
         restored, count = cache.restore(tokens)
@@ -121,17 +121,17 @@ def test_other_tokens_salts_and_adapters_miss(peer, cache, model) -> None:
     other = tokens.clone()
     other[16] += 1
     assert cache.restore(other)[1] == 16
-    with kvstrata.Client(peer.path) as client:
+    with kvstrata.Client(peer.path, **PATIENT) as client:
         for options in ({"salt": "s"}, {"adapter": "s"}, {"weights": "w"}):
-            apart = PrefixCache(client, model, block_tokens=BLOCK, **options)
+            apart = PrefixCache(client, model, block_tokens=BLOCK, timeout_s=60.0, **options)
             assert apart.restore(tokens)[1] == 0
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
 def test_any_bit_pattern_survives_in_each_type(peer, dtype, rng) -> None:
     model = make_model(dtype=dtype)
-    with kvstrata.Client(peer.path) as client:
-        cache = PrefixCache(client, model, block_tokens=BLOCK)
+    with kvstrata.Client(peer.path, **PATIENT) as client:
+        cache = PrefixCache(client, model, block_tokens=BLOCK, timeout_s=60.0)
         past = transformers.DynamicCache(config=model.config)
         for layer in range(3):
             bits = rng.integers(0, 256, 2 * 2 * 33 * 8 * dtype.itemsize, dtype=np.uint8)
@@ -174,7 +174,7 @@ def test_without_a_daemon_nothing_breaks(peer, cache, model) -> None:
     result = cache.store(tokens, past)
     assert (result.blocks, result.already) == (0, 0)
     assert isinstance(result.error, kvstrata.Unavailable)
-    out = model.generate(tokens[None], past_key_values=restored, max_new_tokens=2)
+    out = model.generate(tokens[None], **cache_argument(model, restored), max_new_tokens=2)
     assert out.shape[1] >= 34
     peer.start()
     assert cache.store(tokens, past).blocks == 2
