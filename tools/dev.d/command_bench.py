@@ -1,9 +1,9 @@
 """tools/dev bench: runs one benchmark of bench/ on the release build."""
 
 import os
-import pathlib
 import subprocess
 
+import arguments
 import builds
 import environment
 import packages
@@ -15,7 +15,7 @@ HELP = "run a benchmark: build/release/bench/NAME_bench or bench/NAME.py"
 
 def add_arguments(parser) -> None:
     parser.add_argument("name", nargs="?", help="without it: list what there is")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the figures to FILE")
+    arguments.add_json(parser)
     parser.add_argument("arguments", nargs="*", metavar="-- ARGUMENT",
                         help="passed on to the benchmark")
 

@@ -17,7 +17,7 @@ SOURCES = (".cpp", ".h")
 
 def add_arguments(parser) -> None:
     parser.add_argument("--since", default="HEAD", metavar="REV",
-                        help="what counts as changed: since REV (default HEAD), and untracked files")
+                        help="look at what changed since REV (default HEAD), and untracked files")
     parser.add_argument("--all", action="store_true", help="look at every file")
     parser.add_argument("--fix", action="store_true", help="format in place instead of complaining")
 

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import tempfile
 
+import arguments
 import builds
 import environment
 from paths import BUILD, ROOT, cache_dir, daemon_binary, venv_python
@@ -15,7 +16,7 @@ HELP = "set up, build, and show the daemon at work with a real model"
 
 
 def add_arguments(parser) -> None:
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the figures to FILE")
+    arguments.add_json(parser)
     parser.add_argument("arguments", nargs="*", metavar="-- ARGUMENT",
                         help="passed on to python -m kvstrata.demo")
 

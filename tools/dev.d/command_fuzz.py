@@ -4,6 +4,7 @@ import json
 import pathlib
 import re
 
+import arguments
 import builds
 from paths import BUILD, LOGS, ROOT
 from steps import StepFailed, run as run_step, say
@@ -15,7 +16,7 @@ CORPORA = BUILD / "fuzz"
 def add_arguments(parser) -> None:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all unless named")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the figures to FILE")
+    arguments.add_json(parser)
 
 
 def built_targets(build: builds.Build) -> dict[str, pathlib.Path]:

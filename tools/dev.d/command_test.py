@@ -4,6 +4,7 @@ import json
 import pathlib
 import time
 
+import arguments
 import builds
 import suites
 from counts import Counts, Outcome
@@ -17,7 +18,7 @@ def add_arguments(parser) -> None:
                         help="only the release build and the Python tests")
     parser.add_argument("--build", action="append", metavar="NAME", dest="names",
                         help="only this build (can be given again)")
-    parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help="write the counts to FILE")
+    arguments.add_json(parser)
 
 
 def chosen(options) -> list[builds.Build]:

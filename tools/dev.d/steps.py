@@ -30,10 +30,15 @@ def last_line(log: pathlib.Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
-def show_tail(log: pathlib.Path, lines: int = TAIL_LINES) -> None:
-    text = log.read_text(errors="replace").splitlines()
-    for line in text[-lines:]:
+def show_failure(log: pathlib.Path) -> None:
+    """ninja's first failed command and what follows it; else the end of the log."""
+    lines = log.read_text(errors="replace").splitlines()
+    failed = [number for number, line in enumerate(lines) if line.startswith("FAILED: ")]
+    shown = lines[failed[0]:][:TAIL_LINES] if failed else lines[-TAIL_LINES:]
+    for line in shown:
         print("    " + line)
+    if len(failed) > 1:
+        print(f"    ({len(failed)} commands failed; the first is shown)")
     print(f"    (the whole output: {log.relative_to(ROOT)})", flush=True)
 
 
@@ -67,10 +72,10 @@ def wait(process: subprocess.Popen, progress: Progress, log: pathlib.Path) -> in
 
 
 def run(name: str, command: list, *, env: dict | None = None, cwd: pathlib.Path = ROOT,
-        may_fail: bool = False, tail: bool = True) -> int:
+        may_fail: bool = False, explain: bool = True) -> int:
     """Runs `command` with its output in build/logs/; raises StepFailed on failure unless allowed.
 
-    `tail`: show the last lines of a failed command.
+    `explain`: show the part of its output that matters when it failed.
     """
     LOGS.mkdir(parents=True, exist_ok=True)
     log = LOGS / (name.replace(" ", "-").replace("/", "-") + ".log")
@@ -93,8 +98,8 @@ def run(name: str, command: list, *, env: dict | None = None, cwd: pathlib.Path 
             progress.clear()
     verdict = "done" if code == 0 else f"FAILED (exit {code})"
     say(f"{name}: {verdict} in {time.monotonic() - began:.1f} s")
-    if code != 0 and tail:
-        show_tail(log)
+    if code != 0 and explain:
+        show_failure(log)
     if code != 0 and not may_fail:
         raise StepFailed(f"{name} failed")
     return code

@@ -38,7 +38,7 @@ def run_meson(build: builds.Build) -> list[Outcome]:
                "--no-rebuild", "--num-processes", builds.jobs(), *without,
                "--timeout-multiplier", "10" if build.sanitizer else "3"]
     environment = {**builds.compile_environment(build), **builds.sanitizer_environment(build)}
-    code = run(f"tests {build.name}", command, env=environment, may_fail=True, tail=False)
+    code = run(f"tests {build.name}", command, env=environment, may_fail=True, explain=False)
     outcomes = of_meson_log(log) if log.exists() else []
     for outcome in outcomes:
         outcome.name = f"{build.name}: {outcome.name}"
@@ -59,7 +59,7 @@ def run_pytest(build: builds.Build) -> list[Outcome]:
                tests]
     environment = {"KVSTRATAD": str(daemon_binary(build.name)),
                    "KVSTRATA": str(cli_binary(build.name))}
-    code = run("tests python", command, env=environment, may_fail=True, tail=False)
+    code = run("tests python", command, env=environment, may_fail=True, explain=False)
     if code == PYTEST_FOUND_NONE:
         return []
     counts = of_junit(junit) if junit.exists() else Counts()
