@@ -31,12 +31,14 @@ Redis connect_redis(const std::string& socket) {
   return redis;
 }
 
-std::string redis_key(std::size_t index) { return "block:" + std::to_string(index); }
+std::string redis_key(std::size_t index) {
+  return "block:" + std::to_string(index);
+}
 
-/// Random batches, the same sequence for every candidate that asks with its own counter.
+/// Random batches. Every candidate has its own, since a block another one has just read is in cache.
 class Batches {
  public:
-  explicit Batches(std::size_t blocks) : blocks_(blocks) {}
+  Batches(std::size_t blocks, std::uint32_t seed) : blocks_(blocks), random_(seed) {}
   std::vector<std::size_t> next() {
     std::vector<std::size_t> batch(blocks_);
     for (std::size_t& index : batch) index = random_() % working_set_blocks;
@@ -45,7 +47,7 @@ class Batches {
 
  private:
   std::size_t blocks_;
-  std::mt19937 random_{7};
+  std::mt19937 random_;
 };
 
 Fetched get_batch(Client& client, const Namespace& ns, const std::vector<Hash256>& hashes,
@@ -213,9 +215,9 @@ void bench_get_against_memcpy(Client& client, const Namespace& ns,
   const std::unique_ptr<std::byte[]> target(new std::byte[batch_blocks * block_bytes]());
   const MutableBytes to(target.get(), batch_blocks * block_bytes);
   for (const std::size_t blocks : {batch_blocks, std::size_t{1}}) {
-    Batches ours(blocks);
-    Batches plain(blocks);
-    Batches control(blocks);
+    Batches ours(blocks, 1);
+    Batches plain(blocks, 2);
+    Batches control(blocks, 3);
     const auto copy_plain = [&](Batches& batches) {
       const auto batch = batches.next();
       for (std::size_t i = 0; i < batch.size(); ++i) {
@@ -244,7 +246,7 @@ void bench_get_against_redis(Client& client, const Namespace& ns,
   const MutableBytes to(target.get(), batch_blocks * block_bytes);
   std::uint64_t sum = 0;
   for (const std::size_t blocks : {batch_blocks, std::size_t{1}}) {
-    Batches a(blocks), b(blocks), c(blocks), d(blocks);
+    Batches a(blocks, 4), b(blocks, 5), c(blocks, 6), d(blocks, 7);
     std::vector<Candidate> candidates = {
         {"kvstrata sum",
          [&] {
@@ -277,7 +279,7 @@ void bench_get_against_redis(Client& client, const Namespace& ns,
   InlineConnection ours(servers.kvstrata_socket, ns.id());
   RawRedis theirs(servers.redis_socket);
   RawRedis control(servers.redis_socket);
-  Batches a(1), b(1), c(1);
+  Batches a(1, 8), b(1, 9), c(1, 10);
   const MutableBytes one = to.first(block_bytes);
   std::vector<Candidate> candidates = {
       {"kvstrata", [&] { ours.get(hashes[a.next()[0]], one); }, {}},

@@ -1,5 +1,5 @@
-// host_bench: what the host tier and the index cost a local client, against the machine's limits and
-// a peer measured in the same run. `tools/dev bench host [--json FILE]`.
+// host_bench: what the host tier and the index cost a local client, against the machine's limits
+// and a peer measured in the same run. `tools/dev bench host [--json FILE]`.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -46,12 +46,20 @@ T must(Result<T> result, const char* what) {
 void run(const Options& options) {
   const ScratchDirectory scratch(options.directory);
   const Servers servers{scratch.path() + "/kvstrata.sock", scratch.path() + "/redis.sock"};
-  const std::vector<std::string> daemon_command = {
-      options.daemon, "--data", scratch.path() + "/data", "--socket", servers.kvstrata_socket,
-      "--host-memory", "5GiB", "--disk", "8GiB", "--log-level", "warn"};
+  const std::vector<std::string> daemon_command = {options.daemon,
+                                                   "--data",
+                                                   scratch.path() + "/data",
+                                                   "--socket",
+                                                   servers.kvstrata_socket,
+                                                   "--host-memory",
+                                                   "5GiB",
+                                                   "--disk",
+                                                   "8GiB",
+                                                   "--log-level",
+                                                   "warning"};
   const std::vector<std::string> redis_command = {
-      options.redis, "--port", "0", "--unixsocket", servers.redis_socket, "--save", "",
-      "--appendonly", "no", "--dir", scratch.path()};
+      options.redis,  "--port", "0",     "--unixsocket", servers.redis_socket, "--save", "",
+      "--appendonly", "no",     "--dir", scratch.path()};
   Figures figures;
   Process daemon(daemon_command, servers.kvstrata_socket);
   ClientOptions client_options;
@@ -82,7 +90,8 @@ void run(const Options& options) {
 int main(int argc, char** argv) {
   kvstrata::bench::Options options;
   if (const char* daemon = std::getenv("KVSTRATAD")) options.daemon = daemon;
-  CLI::App app("Measures the host tier and the index of kvstratad beside memcpy, redis and RocksDB");
+  CLI::App app(
+      "Measures the host tier and the index of kvstratad beside memcpy, redis and RocksDB");
   app.add_option("--json", options.json, "write the figures to this file");
   app.add_option("--daemon", options.daemon, "kvstratad to measure")->capture_default_str();
   app.add_option("--redis", options.redis, "redis-server to compare with")->capture_default_str();

@@ -1,5 +1,5 @@
-// Measuring side by side: candidates take turns in every round, so that a noisy machine hurts all of
-// them alike, and medians over rounds are compared.
+// Measuring side by side: candidates take turns in every round, so that a noisy machine hurts all
+// of them alike, and medians over rounds are compared.
 #pragma once
 
 #include <algorithm>
@@ -22,11 +22,14 @@ inline double seconds_of(const std::function<void()>& work) {
 /// The value below which `fraction` of the samples lie.
 inline double quantile(std::vector<double> samples, double fraction) {
   std::ranges::sort(samples);
-  const auto at = static_cast<std::size_t>(fraction * static_cast<double>(samples.size() - 1) + 0.5);
+  const auto at =
+      static_cast<std::size_t>(fraction * static_cast<double>(samples.size() - 1) + 0.5);
   return samples.at(at);
 }
 
-inline double median(const std::vector<double>& samples) { return quantile(samples, 0.5); }
+inline double median(const std::vector<double>& samples) {
+  return quantile(samples, 0.5);
+}
 
 /// One of several ways to do the same amount of work.
 struct Candidate {

@@ -72,7 +72,9 @@ void Process::stop() {
   child_ = -1;
 }
 
-Process::~Process() { stop(); }
+Process::~Process() {
+  stop();
+}
 
 int connect_unix(const std::string& path) {
   const int fd = try_connect(path);
