@@ -19,15 +19,17 @@ constexpr Milliseconds refused_handshake_max{2000};
 
 }  // namespace
 
-Connection::Connection(Context& context, ControlLoop::Impl& loop, ConnectionId id, UniqueFd socket,
-                       Peer peer, std::function<void(ConnectionId)> on_closed)
-    : context_(context),
+Connection::Connection(const std::shared_ptr<Context>& context, ControlLoop::Impl& loop,
+                       ConnectionId id, UniqueFd socket, Peer peer,
+                       std::function<void(ConnectionId)> on_closed)
+    : shared_context_(context),
+      context_(*context),
       loop_(loop),
       socket_(loop.io, socket.release()),
       session_(std::make_shared<Session>(context, *this, id, std::move(peer))),
       on_closed_(std::move(on_closed)),
       resume_(loop.io),
-      accepted_at_(context.clock.now()) {}
+      accepted_at_(context->clock.now()) {}
 
 void Connection::start() {
   asio::co_spawn(
@@ -146,12 +148,14 @@ void Connection::flush() {
   if (!is_open_ || waiting_writable_) return;
   OutQueue& out = session_->out();
   const bool could_read = session_->may_read();
+  if (!was_blocked_) write_progress_at_ = context_.clock.now();
   const OutQueue::Flush flushed = out.flush(socket_.native_handle());
   if (out.sent_bytes() != sent_bytes_seen_) {
     context_.counters.sent_bytes += out.sent_bytes() - sent_bytes_seen_;
     sent_bytes_seen_ = out.sent_bytes();
     write_progress_at_ = context_.clock.now();
   }
+  was_blocked_ = flushed == OutQueue::Flush::would_block;
   if (!could_read && session_->may_read()) resume_.wake();
   switch (flushed) {
     case OutQueue::Flush::empty: all_sent(); break;

@@ -17,8 +17,8 @@ namespace kvstrata::daemon {
 class Connection final : public Transport, public std::enable_shared_from_this<Connection> {
  public:
   /// Takes a connected, non-blocking socket. `on_closed` runs once, from within close().
-  Connection(Context& context, ControlLoop::Impl& loop, ConnectionId id, UniqueFd socket, Peer peer,
-             std::function<void(ConnectionId)> on_closed);
+  Connection(const std::shared_ptr<Context>& context, ControlLoop::Impl& loop, ConnectionId id,
+             UniqueFd socket, Peer peer, std::function<void(ConnectionId)> on_closed);
 
   /// Begins to read; call once.
   void start();
@@ -48,6 +48,7 @@ class Connection final : public Transport, public std::enable_shared_from_this<C
   void wait_writable();
   void all_sent();
 
+  std::shared_ptr<Context> shared_context_;
   Context& context_;
   ControlLoop::Impl& loop_;
   asio::posix::stream_descriptor socket_;
@@ -67,6 +68,7 @@ class Connection final : public Transport, public std::enable_shared_from_this<C
   bool drained_ = false;  ///< the last read took all there was
   bool waiting_readable_ = false;
   bool waiting_writable_ = false;
+  bool was_blocked_ = false;  ///< the last flush left something to send
   bool flush_posted_ = false;
   bool lingering_ = false;  ///< all is sent; the client may read it before the end
 };

@@ -1,4 +1,5 @@
-// The Context is what all sessions of a server share. Control thread. Lifetime: of the server.
+// The Context is what all sessions of a server share. Control thread. Lifetime: shared, as requests
+// in the engine may outlive the server.
 #pragma once
 
 #include <array>

@@ -1,4 +1,6 @@
 // HELLO, REGISTER, CANCEL, WATCH, CHUNK_UNMAPPED: what concerns the connection itself.
+#include <algorithm>
+
 #include "daemon/protocol/model_body.h"
 #include "daemon/server/handlers.h"
 #include "daemon/server/log.h"
@@ -40,8 +42,7 @@ Result<Reply> say_hello(Session& session, const Request& request) {
     return Error(ErrorKind::unsupported, "protocol " + std::to_string(version) +
                                              " is not spoken here; this daemon speaks 1");
   }
-  KV_ASSIGN(const std::string client,
-            request.body.get_text_or("client", "", client_name_bytes_max));
+  KV_ASSIGN(std::string client, request.body.get_text_or("client", "", client_name_bytes_max));
   KV_ASSIGN(const auto token, request.body.find_text("token", token_bytes_max));
   Context& context = session.context();
   const auto tenant = context.tenants.authenticate(token, session.peer());
@@ -52,6 +53,7 @@ Result<Reply> say_hello(Session& session, const Request& request) {
     return tenant.error();
   }
   session.authenticated(*tenant);
+  std::replace_if(client.begin(), client.end(), [](unsigned char c) { return c < 0x20; }, '?');
   log::debug("connection " + std::to_string(session.id().value) + " (" + session.peer().name +
              "): \"" + client + "\", tenant " + tenant->name);
   Reply reply;

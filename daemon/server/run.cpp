@@ -78,7 +78,6 @@ Result<ServerOptions> server_options(const Config& config, Engine& engine,
 
 int fail(const Error& error) {
   log::error(error.message());
-  std::fprintf(stderr, "kvstratad: %s\n", error.message().c_str());
   return error.kind() == ErrorKind::locked ? exit_code::locked : exit_code::failure;
 }
 

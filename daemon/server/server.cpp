@@ -28,15 +28,17 @@ class Server::Impl {
   Impl(ServerOptions options, ControlLoop& loop, Engine& engine)
       : options_(std::move(options)),
         loop_(loop),
-        context_{.engine = engine,
-                 .clock = *options_.clock,
-                 .tenants = TenantTable(options_.tenants, options_.own_uid),
-                 .inline_memory = InlineMemory::create(options_.inline_bytes_max, loop.executor()),
-                 .limits = options_.limits,
-                 .deadlines = DeadlineQueue([this] { arm_deadline_timer(); }),
-                 .server_name = options_.server_name,
-                 .store_id = options_.store_id,
-                 .connections_max = options_.connections_max},
+        shared_context_(new Context{
+            .engine = engine,
+            .clock = *options_.clock,
+            .tenants = TenantTable(options_.tenants, options_.own_uid),
+            .inline_memory = InlineMemory::create(options_.inline_bytes_max, loop.executor()),
+            .limits = options_.limits,
+            .deadlines = DeadlineQueue([this] { arm_deadline_timer(); }),
+            .server_name = options_.server_name,
+            .store_id = options_.store_id,
+            .connections_max = options_.connections_max}),
+        context_(*shared_context_),
         deadline_timer_(loop.impl().io) {
     randombytes_buf(context_.boot.data(), context_.boot.size());
     engine.on_event([this](const Event& event) { route(event); });
@@ -71,7 +73,8 @@ class Server::Impl {
 
   ServerOptions options_;
   ControlLoop& loop_;
-  Context context_;
+  std::shared_ptr<Context> shared_context_;
+  Context& context_;
   std::optional<UnixListener> unix_;
   UniqueFd tcp_;
   std::vector<std::shared_ptr<asio::posix::stream_descriptor>> acceptors_;
@@ -153,7 +156,7 @@ void Server::Impl::adopt(UniqueFd socket) {
     if (refused_open_ >= refused_open_max) return;
   }
   const auto connection =
-      std::make_shared<Connection>(context_, loop_.impl(), id, std::move(socket), std::move(peer),
+      std::make_shared<Connection>(shared_context_, loop_.impl(), id, std::move(socket), std::move(peer),
                                    [this](ConnectionId closed) { connection_closed(closed); });
   if (refused) {
     ++refused_open_;

@@ -20,8 +20,9 @@ constexpr Milliseconds held_lease_renewal{120'000};
 
 }  // namespace
 
-Session::Session(Context& context, Transport& transport, ConnectionId id, Peer peer)
-    : context_(context),
+Session::Session(std::shared_ptr<Context> context, Transport& transport, ConnectionId id, Peer peer)
+    : shared_context_(std::move(context)),
+      context_(*shared_context_),
       transport_(&transport),
       peer_(std::move(peer)),
       out_([this](const OutMessage& message) { message_sent(message); }) {

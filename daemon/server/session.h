@@ -28,7 +28,7 @@ class Transport {
 
 class Session final : public std::enable_shared_from_this<Session> {
  public:
-  Session(Context& context, Transport& transport, ConnectionId id, Peer peer);
+  Session(std::shared_ptr<Context> context, Transport& transport, ConnectionId id, Peer peer);
 
   // ---- reading side
   bool may_read() const;
@@ -39,7 +39,7 @@ class Session final : public std::enable_shared_from_this<Session> {
   void dispatch(const RequestPtr& request);
 
   // ---- handlers
-  Context& context() { return context_; }
+  Context& context() { return *shared_context_; }
   const Caller& caller() const { return caller_; }
   /// The engine is done with a request; true if it still waits for its answer.
   bool finish(Request& request);
@@ -101,6 +101,7 @@ class Session final : public std::enable_shared_from_this<Session> {
                                          std::vector<protocol::ChunkAnnouncement>& announced);
   Status send_chunk_events(std::vector<ChunkId>& chunks);
 
+  std::shared_ptr<Context> shared_context_;
   Context& context_;
   Transport* transport_;  ///< null once closed
   Peer peer_;

@@ -15,6 +15,15 @@ using protocol::Header;
 using protocol::MessageKind;
 using protocol::Verb;
 
+namespace {
+
+bool is_known(Verb verb) {
+  const auto number = static_cast<std::uint8_t>(verb);
+  return number >= 1 && number <= protocol::verb_max;
+}
+
+}  // namespace
+
 void Session::push(Header header, ByteView body, ByteView small_payload, OutMessage message) {
   if (transport_ == nullptr) return;
   header.body_bytes = static_cast<std::uint32_t>(body.size());
@@ -37,7 +46,8 @@ void Session::send_error(Verb verb, std::uint64_t id, const Error& error) {
   ++context_.counters.replies_error;
   ++context_.counters.errors[std::string(to_string(error.kind()))];
   Header header;
-  header.verb = verb;
+  // A verb that does not exist is not repeated: the client could not read its own answer.
+  header.verb = is_known(verb) ? verb : Verb::hello;
   header.kind = MessageKind::reply;
   header.status = static_cast<std::uint16_t>(error.kind());
   header.request_id = id;
