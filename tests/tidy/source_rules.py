@@ -13,10 +13,11 @@ LINES_MAX, LINES_USUAL, COLUMNS_MAX = 600, 400, 100
 LONG_FILES_SHARE_MAX = 0.1
 
 LATER = re.compile(r"\b(TODO|FIXME|XXX|not implemented|unimplemented|stubs?)\b")
-SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep|asyncio\.sleep)\b")
+SLEEP = re.compile(r"\b(sleep_for|sleep_until|usleep|nanosleep|time\.sleep)\b")
 HEAVY = re.compile(r'#include [<"](boost/asio|asio|CLI|nlohmann|spdlog|toml\+\+|toml|rocksdb|'
                    r'msgpack)[./]')
-IMPL = "_impl.h"
+INCLUDE = re.compile(r'^#include "([^"]+)"', re.M)
+IMPL = "_impl.h"  # may hold a heavy header, for the files of its own folder
 
 
 def matching(tree: Tree, paths: list[str], pattern: re.Pattern, what: str) -> Iterator[str]:
@@ -70,13 +71,24 @@ def heavy_headers_stay_in_cpp_files(tree: Tree) -> Iterator[str]:
     return matching(tree, paths, HEAVY, "costs everyone who includes this header seconds")
 
 
-def impl_headers_are_for_cpp_files_beside_them(tree: Tree) -> Iterator[str]:
-    """x_impl.h may hold a heavy header for the .cpp files of its own folder, and for no others."""
+def heavy_headers_in(tree: Tree) -> set[str]:
+    """Headers that bring a heavy one along, directly or through others."""
+    headers = tree.paths(".h", ".cuh")
+    heavy = {path for path in headers if HEAVY.search(tree.text(path))}
+    size = -1
+    while size != len(heavy):
+        size = len(heavy)
+        heavy |= {path for path in headers
+                  if any(used in heavy for used in INCLUDE.findall(tree.text(path)))}
+    return heavy
+
+
+def headers_with_heavy_ones_stay_in_their_folder(tree: Tree) -> Iterator[str]:
+    heavy = heavy_headers_in(tree)
     for path in tree.paths(*CODE):
-        for number, line in enumerate(tree.lines(path), 1):
-            found = re.match(rf'#include "(.*)/[^/"]*{re.escape(IMPL)}"', line)
-            if found and (path.endswith((".h", ".cuh")) or posixpath.dirname(path) != found[1]):
-                yield f"{path}:{number}: {line.split()[1]} is for the .cpp files of {found[1]}/"
+        for used in INCLUDE.findall(tree.text(path)):
+            if used in heavy and posixpath.dirname(used) != posixpath.dirname(path):
+                yield f"{path}: {used} brings a heavy header along; its own folder only"
 
 
 def tests_never_sleep(tree: Tree) -> Iterator[str]:
@@ -93,6 +105,6 @@ RULES = [
     headers_are_included_once,
     headers_open_with_a_comment,
     heavy_headers_stay_in_cpp_files,
-    impl_headers_are_for_cpp_files_beside_them,
+    headers_with_heavy_ones_stay_in_their_folder,
     tests_never_sleep,
 ]
