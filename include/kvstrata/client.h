@@ -37,8 +37,8 @@ struct ReservationState;
 }  // namespace client
 
 struct ClientOptions {
-  std::string address;  ///< "unix:/path", "tcp:host:port", "tcp:[::1]:7410"
-  std::string token;    ///< empty: none
+  std::string address = {};  ///< "unix:/path", "tcp:host:port", "tcp:[::1]:7410"
+  std::string token = {};    ///< empty: none
   std::string name = "kvstrata-cpp";
   Milliseconds connect_timeout{2'000};   ///< connect() waits so long for a daemon to be there
   Milliseconds request_timeout{30'000};  ///< of every call, 1 ms..600 s
