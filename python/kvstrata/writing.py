@@ -20,6 +20,7 @@ from kvstrata.errors import (
     ErrorKind,
     InvalidArgument,
     ProtocolError,
+    TooLarge,
     Unavailable,
 )
 from kvstrata.keys import Extras, TokenIds
@@ -130,9 +131,10 @@ def put(
     statuses: list[ErrorKind | None] = []
     hashes: list[bytes] = []
     sequence = sent = 0
+    at_most = len(sources)  # blocks of one batch; less once the daemon found one too large
     while len(statuses) < len(sources):
         first = len(statuses)
-        count = _batch(blocks.sizes, first)
+        count = min(at_most, _batch(blocks.sizes, first))
         try:
             body = yield from _put_patiently(
                 session, blocks, sources, first, count, options, busy_wait_s
@@ -140,6 +142,9 @@ def put(
         except ConnectionLost:
             raise
         except Error as error:
+            if isinstance(error, TooLarge) and count > 1:
+                at_most = count // 2
+                continue
             if first == 0:
                 raise
             missing = len(sources) - first
@@ -155,10 +160,13 @@ def put(
 
 
 def _batch(sizes: Sequence[int], first: int) -> int:
+    """How many blocks from ``first`` on go together: about BATCH_BYTES of them, and where they go
+    through staging memory only blocks of one size, since slots of one request have one size."""
     total = count = 0
     for size in sizes[first:]:
         total += size
-        if count and total > BATCH_BYTES:
+        other_size = size != sizes[first] and max(size, sizes[first]) > INLINE_PUT_BYTES
+        if count and (total > BATCH_BYTES or other_size):
             break
         count += 1
     return count
@@ -197,8 +205,13 @@ def _put_batch(
     sizes = blocks.sizes[first : first + count]
     if not session.shared_memory or sum(sizes) <= INLINE_PUT_BYTES:
         return (yield from _put_inline(session, blocks, sources, first, count, options))
-    staged = yield from stage(session, blocks, count, max(sizes))
-    if staged is None:  # shared memory can't be mapped after all
+    try:
+        staged = yield from stage(session, blocks, count, max(sizes))
+    except TooLarge:
+        if count > 1:
+            raise
+        staged = None  # larger than all staging memory: it still fits into a message
+    if staged is None:
         return (yield from _put_inline(session, blocks, sources, first, count, options))
 
     def fill() -> None:

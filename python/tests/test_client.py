@@ -450,6 +450,24 @@ def test_a_put_that_ends_midway_tells_which_blocks_are_missing(
         result.raise_for_status()
 
 
+@pytest.mark.usefixtures("big_blocks")
+@pytest.mark.parametrize("most", [2, 0])
+def test_batches_shrink_to_what_the_daemon_takes(namespace, peer, rng, most: int) -> None:
+    real = peer.reserve
+
+    def refuse_many(to: PeerConnection, request: Request) -> None:
+        if request.body["slots"] > most:
+            raise Refuse(ErrorKind.TOO_LARGE)
+        real(to, request)
+
+    peer.scripts[Verb.RESERVE] = refuse_many
+    blocks = blocks_of(5, SIZE, rng)
+    assert namespace.put(range(80), blocks).stored == 5
+    assert peer.count(Verb.PUT) == (0 if most else 5)
+    with namespace.get(range(80)) as found:
+        assert all(np.array_equal(v.copy(), b) for v, b in zip(found, blocks, strict=True))
+
+
 def test_tokens_out_of_range_never_reach_the_wire(namespace, peer) -> None:
     for tokens in ([50_000] * 16, [-1] * 16, [1 << 32] * 16):
         for use in (namespace.lookup, namespace.exists, namespace.get, namespace.hashes):
