@@ -17,9 +17,9 @@ using protocol::Verb;
 
 namespace {
 
-bool is_known(Verb verb) {
+bool may_reply_as(Verb verb) {
   const auto number = static_cast<std::uint8_t>(verb);
-  return number >= 1 && number <= protocol::verb_max;
+  return number >= 1 && number <= protocol::verb_max && verb != Verb::event;
 }
 
 }  // namespace
@@ -46,8 +46,8 @@ void Session::send_error(Verb verb, std::uint64_t id, const Error& error) {
   ++context_.counters.replies_error;
   ++context_.counters.errors[std::string(to_string(error.kind()))];
   Header header;
-  // A verb that does not exist is not repeated: the client could not read its own answer.
-  header.verb = is_known(verb) ? verb : Verb::hello;
+  // A verb no reply may have is not repeated: the client could not read its own answer.
+  header.verb = may_reply_as(verb) ? verb : Verb::hello;
   header.kind = MessageKind::reply;
   header.status = static_cast<std::uint16_t>(error.kind());
   header.request_id = id;
