@@ -24,6 +24,7 @@ Status IndexChange::recover(StoreState& state) {
   }
   if (status) status = state.catalog.load(state.index);
   if (!status) {
+    state.note_index_error(status.error());
     state.health.failed(status.error());
     return status;
   }
@@ -169,6 +170,7 @@ Status IndexChange::commit() {
   if (Status status = state_->database->write(batch_, true); !status) {
     state_->index_failed = true;
     ++state_->counters.write_errors;
+    state_->note_index_error(status.error());
     state_->health.failed(status.error());
     return status;
   }

@@ -18,7 +18,7 @@ namespace kvstrata::storage {
 
 class Interest {
  public:
-  static constexpr std::size_t touches_max = std::size_t{1} << 20;  ///< of a generation
+  static constexpr std::size_t touches_max = std::size_t{1} << 18;  ///< of a generation
   static constexpr std::size_t fresh_max = std::size_t{1} << 16;
   static constexpr std::size_t holds_max = std::size_t{1} << 20;
 

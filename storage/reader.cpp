@@ -48,9 +48,15 @@ void Reader::read(RecordKind kind, const BlockKey& key, const IndexEntry& entry,
   job->key = key;
   job->entry = entry;
   job->done = std::move(done);
-  const std::lock_guard lock(mutex_);
-  queue_.push_back(std::move(job));
-  work_.notify_one();
+  {
+    const std::lock_guard lock(mutex_);
+    if (!closed_) {
+      queue_.push_back(job);
+      work_.notify_one();
+      return;
+    }
+  }
+  job->done(Error(ErrorKind::unavailable, "the store is closing"));
 }
 
 void Reader::forget_file(SegmentId segment) {

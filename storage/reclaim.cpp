@@ -161,7 +161,8 @@ Result<bool> Reclaimer::add_move(RecordKind kind, const BlockKey& key, const Ind
   append->created_unix_ms = entry.created_unix_ms;
   append->moved_from = entry.where;
   KV_TRY(prepare_append(*append, state_.sizes.record_bytes_max, UINT64_MAX));
-  if (log_.segments_needed(*append) > log_.openable()) return false;
+  const std::uint64_t needed = log_.segments_needed(*append);
+  if (needed > 0 && needed > log_.openable()) return false;
   group_.add(append);
   KV_TRY(flush_moves(move_group_bytes));
   return true;
@@ -176,18 +177,9 @@ Result<bool> Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
   for (const auto& [key, entry] : blocks) {
     Result<ReadRecord> record = read(RecordKind::block, key, entry);
     if (!record) {
-      // It stays behind and is dropped with the rest.
-      const bool corrupt = record.error().kind() == ErrorKind::corrupt;
-      ++(corrupt ? state_.counters.corrupt_records : state_.counters.read_errors);
-      KV_TRY(flush_moves(0));
-      KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
-      KV_ASSIGN(const auto current, state_.index.find(key));
-      if (current && *current == entry) {
-        change.remove_block(key, entry);
-        KV_TRY(change.commit());
-        ++state_.counters.dropped_blocks;
-        state_.dropped.add({&key, 1});
-      }
+      // What can't be read stays behind: it is dropped with the rest, or keeps the segment if it
+      // must stay, for the failure may pass. Damage doesn't.
+      if (is_damage(record.error())) KV_TRY(remove_damaged(key, entry));
       continue;
     }
     KV_ASSIGN(const bool has_room, add_move(RecordKind::block, key, entry, std::move(*record)));
@@ -197,24 +189,43 @@ Result<bool> Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
   return true;
 }
 
+bool Reclaimer::is_damage(const Error& error) {
+  const bool damage = error.kind() == ErrorKind::corrupt || error.kind() == ErrorKind::not_found;
+  ++(damage ? state_.counters.corrupt_records : state_.counters.read_errors);
+  return damage;
+}
+
+Status Reclaimer::remove_damaged(const BlockKey& key, const IndexEntry& entry) {
+  KV_TRY(flush_moves(0));
+  KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
+  KV_ASSIGN(const auto current, state_.index.find(key));
+  if (!current || current->where != entry.where) return {};
+  change.remove_block(key, *current);
+  KV_TRY(change.commit());
+  ++state_.counters.dropped_blocks;
+  state_.dropped.add({&key, 1});
+  return {};
+}
+
 Result<bool> Reclaimer::move_tables(const std::vector<PlacedRecord>& placed) {
   std::set<TableName> moved;
   for (const PlacedRecord& record : placed) {
     if (record.placement.kind != RecordKind::table) continue;
-    const TableName name = table_of(record.placement.key);
+    const BlockKey& key = record.placement.key;
+    const TableName name = table_of(key);
     const std::optional<TableValue> table = state_.catalog.find_table(name);
     if (!table || !moved.insert(name).second) continue;
-    Result<ReadRecord> read_back = read(RecordKind::table, record.placement.key, table->entry);
+    Result<ReadRecord> read_back = read(RecordKind::table, key, table->entry);
     if (!read_back) {
-      ++state_.counters.corrupt_records;
+      if (!is_damage(read_back.error())) return false;
       KV_TRY(flush_moves(0));
       KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
       change.remove_table(name);
       KV_TRY(change.commit());
       continue;
     }
-    KV_ASSIGN(const bool has_room, add_move(RecordKind::table, record.placement.key, table->entry,
-                                            std::move(*read_back)));
+    KV_ASSIGN(const bool has_room,
+              add_move(RecordKind::table, key, table->entry, std::move(*read_back)));
     if (!has_room) return false;
   }
   return true;

@@ -45,6 +45,8 @@ class Reclaimer {
   Result<bool> add_move(RecordKind kind, const BlockKey& key, const IndexEntry& entry,
                         ReadRecord record);
   Result<ReadRecord> read(RecordKind kind, const BlockKey& key, const IndexEntry& entry);
+  bool is_damage(const Error& error);
+  Status remove_damaged(const BlockKey& key, const IndexEntry& entry);
   Status flush_moves(std::uint64_t at_least_bytes);
   /// True if the segment is empty now; false if something in it must stay after all.
   Result<bool> drop_rest(SegmentId victim);

@@ -185,6 +185,20 @@ std::string StoreDirectory::id_hex() const {
   return hex_of(id_);
 }
 
+namespace {
+std::string broken_mark(const StoreDirectory& directory) {
+  return directory.index_path() + "/BROKEN";
+}
+}  // namespace
+
+void mark_index_broken(const StoreDirectory& directory) {
+  (void)open_file(broken_mark(directory), O_WRONLY | O_CREAT);
+}
+
+bool index_marked_broken(const StoreDirectory& directory) {
+  return access(broken_mark(directory).c_str(), F_OK) == 0;
+}
+
 std::uint64_t disk_bytes(const std::string& path) {
   constexpr std::uint64_t block_unit = 512;  // of st_blocks, whatever the file system's block
   struct stat state;

@@ -48,6 +48,10 @@ class StoreDirectory {
   StoreId id_{};
 };
 
+/// A mark in the index's directory that says it was found damaged; gone with that directory.
+void mark_index_broken(const StoreDirectory& directory);
+bool index_marked_broken(const StoreDirectory& directory);
+
 /// Bytes of disk the regular files below `path` take (st_blocks); links are not followed, and what
 /// vanishes meanwhile counts as nothing.
 std::uint64_t disk_bytes(const std::string& path);

@@ -50,6 +50,9 @@ DatabaseOptions database_options(const StoreDirectory& directory, const SizePlan
 }
 
 Result<OpenedIndex> open_index(const StoreDirectory& directory, const SizePlan& sizes) {
+  if (index_marked_broken(directory)) {
+    return Error(ErrorKind::corrupt, "index: it was found damaged while it was in use");
+  }
   OpenedIndex opened;
   KV_ASSIGN(opened.database, Database::open(database_options(directory, sizes)));
   KV_TRY(check_owner(*opened.database, directory));

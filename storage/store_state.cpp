@@ -40,6 +40,10 @@ std::vector<BlockKey> WriterErrands::take_expired() {
   return std::exchange(expired_, {});
 }
 
+void StoreState::note_index_error(const Error& error) const {
+  if (error.kind() == ErrorKind::corrupt) mark_index_broken(directory);
+}
+
 std::vector<SegmentId> WriterErrands::take_lost() {
   const std::lock_guard lock(mutex_);
   return std::exchange(lost_, {});

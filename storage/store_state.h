@@ -94,6 +94,8 @@ struct StoreState {
   std::mutex mutation;
   bool index_failed = false;  ///< under `mutation`: a write failed, recover before the next
 
+  /// Remembers on disk that the index is damaged, so that the next start replaces it.
+  void note_index_error(const Error& error) const;
   std::uint64_t now_unix_ms() const { return options.clock->unix_ms(); }
   void at_point(std::string_view name) const {
     if (options.at_point) options.at_point(name);

@@ -121,6 +121,7 @@ void Writer::handle(const AppendPtr& append) {
   }
   if (Status room = ensure_room(*append); !room) {
     ++state_.counters.write_errors;
+    state_.note_index_error(room.error());
     state_.health.failed(room.error());
     queue_.finish(append, room.error());
     return;

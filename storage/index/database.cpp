@@ -183,7 +183,7 @@ Status RocksDatabase::multi_get(Column column, std::span<const std::string_view>
     values[i].reset();
     if (statuses[i].ok()) {
       values[i] = found[i].ToString();
-    } else if (!statuses[i].IsNotFound()) {
+    } else if (!statuses[i].IsNotFound() && !statuses[i].IsCorruption()) {
       return error_of(statuses[i]);
     }
   }

@@ -66,7 +66,7 @@ class Database {
   virtual ~Database() = default;
 
   virtual Result<std::optional<std::string>> get(Column column, std::string_view key) const = 0;
-  /// values[i] is that of keys[i]; one MultiGet.
+  /// values[i] is that of keys[i]; one MultiGet. What lies in a damaged part counts as absent.
   virtual Status multi_get(Column column, std::span<const std::string_view> keys,
                            std::span<std::optional<std::string>> values) const = 0;
   /// Visits keys >= `from` that start with `prefix`, in order, until `visit` returns false. `visit`

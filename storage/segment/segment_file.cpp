@@ -43,7 +43,7 @@ Result<Superblock> parse_superblock(ByteView page) {
                  "superblock: version " + std::to_string(superblock.version) + " is not known");
   }
   if (superblock.xxh3 != superblock_checksum(superblock)) return corrupt("checksum differs");
-  if (superblock.record_alignment != record_alignment ||
+  if (superblock.reserved != 0 || superblock.record_alignment != record_alignment ||
       superblock.segment_bytes % record_alignment != 0 ||
       superblock.segment_bytes < segment_bytes_min ||
       superblock.segment_bytes > segment_bytes_max) {

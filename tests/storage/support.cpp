@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <random>
 
 #include "storage/segment/record.h"
@@ -226,6 +227,27 @@ std::vector<std::string> files_in(const std::string& directory) {
   }
   std::ranges::sort(names);
   return names;
+}
+
+std::string read_example(const std::string& page, std::string_view name) {
+  std::ifstream file(std::string(KVSTRATA_SOURCE_ROOT) + "/" + page);
+  REQUIRE_MESSAGE(file, page);
+  std::string hex;
+  bool named = false;
+  bool inside = false;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("```")) {
+      if (inside) return hex;
+      inside = named;
+    } else if (inside) {
+      for (const char c : line.substr(0, line.find('#'))) {
+        if (c != ' ') hex += c;
+      }
+    } else {
+      named = named || line == "Example: `" + std::string(name) + "`";
+    }
+  }
+  return hex;
 }
 
 std::uint64_t test_seed() {

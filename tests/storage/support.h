@@ -134,6 +134,10 @@ void damage(const std::string& path, std::uint64_t offset, std::uint64_t bytes =
 std::string segment_path(const Shelf& shelf, SegmentId segment);
 std::vector<std::string> files_in(const std::string& directory);
 
+/// The hex digits of the worked example `name` of a page: those of the code block that follows the
+/// line "Example: `name`", without comments (from "#" on) and blanks.
+std::string read_example(const std::string& page, std::string_view name);
+
 /// The seed of a random test: KVSTRATA_SEED, or a new one; printed.
 std::uint64_t test_seed();
 
