@@ -148,9 +148,9 @@ Status GroupCommit::commit(const More& more) {
 
 void GroupCommit::sync_data() {
   state_.at_point("before-data-sync");
-  for (const auto& [segment, file] : log_.unsynced()) {
+  for (const auto& [unsynced, file] : log_.unsynced()) {
     io_.add({IoOperation::data_sync, file, 0, nullptr, 0, 0},
-            [this, segment = segment](const Status& status) {
+            [this, segment = unsynced](const Status& status) {
               if (status) return;
               ++state_.counters.write_errors;
               ++state_.counters.condemned_segments;
