@@ -33,7 +33,7 @@ iovec iovec_of(ByteView bytes) {
 Connection::Connection(Socket socket, const ClientOptions& options, const CancelSwitch& cancel)
     : socket_(std::move(socket)),
       cancel_(cancel),
-      chunks_(options.prefault_chunks),
+      chunks_(options.prefault),
       inline_only_(!options.shared_memory || !socket_.is_unix()) {}
 
 Result<std::shared_ptr<Connection>> Connection::open(const Address& address,

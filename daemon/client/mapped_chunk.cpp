@@ -43,7 +43,7 @@ Result<std::shared_ptr<MappedChunk>> MappedChunk::map(const protocol::ChunkAnnou
   std::shared_ptr<MappedChunk> chunk(
       new MappedChunk(announced.kind, static_cast<std::byte*>(at), bytes));
   KV_TRY(chunk->read_header(announced.chunk));
-  if (prefault) chunk->prefault();
+  if (prefault) chunk->faults_taken_.resize(chunk->shape_.slots);
   return chunk;
 }
 
@@ -72,22 +72,28 @@ Status MappedChunk::read_header(std::uint64_t chunk) {
   return {};
 }
 
-void MappedChunk::prefault() const {
-#ifdef MADV_POPULATE_READ  // Linux 5.14; older ones take the faults at the first reads
-  const bool writable = kind_ == protocol::ChunkKind::staging;
-  ::madvise(data_, mapped_bytes_, writable ? MADV_POPULATE_WRITE : MADV_POPULATE_READ);
+/// Slot by slot and not the whole chunk: memory nobody wrote yet would be taken from the kernel by
+/// this process, and counted to its memory limit.
+void MappedChunk::prefault(std::uint32_t slot) {
+#ifdef MADV_POPULATE_READ  // Linux 5.14; older ones take the faults one by one
+  if (faults_taken_.empty() || faults_taken_[slot]) return;
+  faults_taken_[slot] = true;
+  const int advice =
+      kind_ == protocol::ChunkKind::staging ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
+  ::madvise(data_ + shape_.slot_offset(slot), shape_.slot_bytes, advice);
 #endif
 }
 
-Result<MappedChunk::Place> MappedChunk::locate(std::uint64_t offset, std::uint64_t bytes) const {
+Result<MappedChunk::Place> MappedChunk::locate(std::uint64_t offset, std::uint64_t bytes) {
   const std::uint64_t begin = shape_.data_offset();
   if (offset < begin || offset >= mapped_bytes_ || (offset - begin) % shape_.slot_bytes != 0 ||
       bytes > shape_.slot_bytes) {
     return Error(ErrorKind::protocol, "the daemon named bytes outside of a slot: " +
                                           std::to_string(bytes) + " at " + std::to_string(offset));
   }
-  return Place{static_cast<std::uint32_t>((offset - begin) / shape_.slot_bytes),
-               {data_ + offset, bytes}};
+  const auto slot = static_cast<std::uint32_t>((offset - begin) / shape_.slot_bytes);
+  prefault(slot);
+  return Place{slot, {data_ + offset, bytes}};
 }
 
 bool MappedChunk::holds(std::uint32_t slot, std::uint64_t generation) const {

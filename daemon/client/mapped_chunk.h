@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "daemon/client/block_memory.h"
 #include "daemon/client/file_descriptor.h"
@@ -28,8 +29,9 @@ class MappedChunk final : public BlockMemory {
     std::uint32_t slot = 0;
     MutableBytes bytes;  ///< to be written only in staging chunks
   };
-  /// `protocol` unless `offset` is where a slot begins and the slot has that many bytes.
-  Result<Place> locate(std::uint64_t offset, std::uint64_t bytes) const;
+  /// `protocol` unless `offset` is where a slot begins and the slot has that many bytes. Takes the
+  /// page faults of a slot that is seen for the first time.
+  Result<Place> locate(std::uint64_t offset, std::uint64_t bytes);
 
   bool holds(std::uint32_t slot, std::uint64_t generation) const override;
 
@@ -40,12 +42,13 @@ class MappedChunk final : public BlockMemory {
   MappedChunk(protocol::ChunkKind kind, std::byte* data, std::uint64_t bytes)
       : kind_(kind), data_(data), mapped_bytes_(bytes) {}
   Status read_header(std::uint64_t chunk);
-  void prefault() const;
+  void prefault(std::uint32_t slot);
 
   protocol::ChunkKind kind_;
   std::byte* data_;
   std::uint64_t mapped_bytes_;
   hostmem::ChunkShape shape_;
+  std::vector<bool> faults_taken_;  // per slot; empty: not to be taken ahead
   bool ended_ = false;
 };
 

@@ -18,6 +18,7 @@ namespace kvstrata::client {
 namespace {
 
 constexpr int send_buffer_bytes = 1 << 20;
+constexpr int dead_host_ms = 30'000;  // a host that acknowledges nothing for so long is gone
 
 timespec time_left(MonotonicTime deadline) {
   using std::chrono::nanoseconds;
@@ -120,6 +121,7 @@ Result<Socket> Socket::connect_tcp(const Address& address, MonotonicTime deadlin
     last = connect_within(fd.get(), entry->ai_addr, entry->ai_addrlen, where, deadline);
     if (!last) continue;
     set_option(fd.get(), IPPROTO_TCP, TCP_NODELAY, 1);
+    set_option(fd.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, dead_host_ms);
     return Socket(std::move(fd), false);
   }
   return last.error();

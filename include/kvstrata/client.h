@@ -2,12 +2,14 @@
 // shared memory) or TCP (blocks move in the messages). A complete program: doc/client-cpp.md.
 //
 // Threads: a Client with everything that came from it (Lease, BlockView, Reservation) is used by
-// one thread at a time; only Client::cancel() may be called from any thread at any time. Time: no
-// call takes longer than ClientOptions::request_timeout, connecting included (looking a host name
-// up is the system's business and not counted). Restarts: a call that finds the connection gone
-// connects again and registers its namespace again. A call during which the connection breaks fails
-// with `unavailable`. What belonged to the old connection stays ended: leases, views and
-// reservations answer `lease_expired`.
+// one thread at a time; only Client::cancel() may be called from any thread at any time.
+//
+// Time: no call takes longer than ClientOptions::request_timeout, connecting included (looking a
+// host name up is the system's business and not counted).
+//
+// Restarts: a call that finds the connection gone connects again and registers its namespace again.
+// A call during which the connection breaks fails with `unavailable`. What belonged to the old
+// connection stays ended: leases, reservations, views into shared memory say `lease_expired`.
 #pragma once
 
 #include <array>
@@ -43,7 +45,7 @@ struct ClientOptions {
   Milliseconds connect_timeout{2'000};   ///< connect() waits so long for a daemon to be there
   Milliseconds request_timeout{30'000};  ///< of every call, 1 ms..600 s
   bool shared_memory = true;             ///< false: blocks come in the messages also over Unix
-  bool prefault_chunks = true;           ///< page faults when a chunk is mapped, not at first reads
+  bool prefault = true;                  ///< take a slot's page faults at once, when first seen
 };
 
 struct ServerInfo {
@@ -221,8 +223,8 @@ struct Removal {
 struct ClearOptions {
   enum class Scope : std::uint8_t { tenant, model };
   Scope scope = Scope::tenant;
-  std::string fingerprint;  ///< with scope model
-  bool host_only = false;   ///< leave what is on disk
+  std::string fingerprint = {};  ///< with scope model
+  bool host_only = false;        ///< leave what is on disk
   bool also_pinned = false;
 };
 

@@ -1,6 +1,7 @@
 // Every other call: what it asks for, and how its answer reads.
 #include <doctest/doctest.h>
 
+#include "daemon/protocol/model_body.h"
 #include "daemon/protocol/selection_body.h"
 #include "tests/daemon/client_fake_peer.h"
 
@@ -193,6 +194,21 @@ TEST_CASE("LIST goes page by page") {
   REQUIRE(all.ok());
   CHECK(all->entries.size() == 2);
   CHECK(!all->next);
+}
+
+TEST_CASE("A namespace is opened by its id if the daemon lists it") {
+  Body entry;
+  protocol::encode_register(small_model(), entry);
+  entry.set_u64("ns", 8).set_bytes("hash", pattern(32, 3)).set_u64("epoch", 2);
+  Exchange exchange(Verb::list, Body().set_bodies("namespaces", std::vector{entry}));
+  const auto opened = exchange.client->open_namespace(8);
+  REQUIRE(opened.ok());
+  CHECK(opened->id() == 8);
+  CHECK(opened->weight_epoch() == 2);
+  CHECK(opened->block_bytes() == small_block_bytes);
+  CHECK(std::ranges::equal(opened->hash().bytes, pattern(32, 3)));
+  Exchange other(Verb::list, Body().set_bodies("namespaces", std::vector{entry}));
+  CHECK(other.client->open_namespace(9).error().kind() == ErrorKind::not_found);
 }
 
 TEST_CASE("VERIFY tells how many blocks are bad, and which") {
