@@ -36,13 +36,13 @@ struct Core {
   std::function<void(const Event&)> listener;
   std::unique_ptr<hostmem::HostArena> arena;
   std::unique_ptr<storage::Store> store;
-  std::unique_ptr<Executor> workers;   ///< copies, look-ups, decoding: somebody waits for these
-  std::unique_ptr<Executor> encoders;  ///< background
+  std::unique_ptr<WorkerPool> workers;   ///< copies, look-ups, decoding: somebody waits for these
+  std::unique_ptr<WorkerPool> encoders;  ///< background
 
   /// Runs `work` on the control thread unless the engine is gone by then. Any thread.
   void to_control(std::function<void()> work) {
-    control.post([alive = std::weak_ptr<int>(alive_), work = std::move(work)] {
-      if (!alive.expired()) work();
+    control.post([alive = alive_, work = std::move(work)] {
+      if (*alive) work();
     });
   }
 
@@ -60,10 +60,11 @@ struct Core {
   }
 
   /// Posts that have not run yet must not touch what comes after this.
-  void disconnect() { alive_.reset(); }
+  void disconnect() { *alive_ = false; }
 
  private:
-  std::shared_ptr<int> alive_ = std::make_shared<int>(0);
+  /// Read and written on the control thread; posts hold it, since they may outlive the engine.
+  const std::shared_ptr<bool> alive_ = std::make_shared<bool>(true);
 };
 
 }  // namespace kvstrata::daemon

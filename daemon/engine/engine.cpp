@@ -54,11 +54,12 @@ Status EngineImpl::open() {
 }
 
 // Nothing that is still under way may find a part of the engine gone: first the posts are cut off,
-// then workers finish what they do, then the store ends its threads.
+// then workers finish what they do, then the store ends its threads. What those still post to the
+// workers never runs.
 EngineImpl::~EngineImpl() {
   core_.disconnect();
-  core_.encoders.reset();
-  core_.workers.reset();
+  if (core_.encoders) core_.encoders->join();
+  if (core_.workers) core_.workers->join();
   core_.store.reset();
 }
 

@@ -9,14 +9,16 @@ namespace kvstrata::daemon {
 
 namespace {
 
-class WorkerPool final : public Executor {
+class ThreadPool final : public WorkerPool {
  public:
-  WorkerPool(std::size_t threads, const char* name) : pool_(threads) {
+  ThreadPool(std::size_t threads, const char* name) : pool_(threads) {
     for (std::size_t i = 0; i < threads; ++i) {
       boost::asio::post(pool_, [name] { pthread_setname_np(pthread_self(), name); });
     }
   }
-  ~WorkerPool() override { pool_.join(); }
+  ~ThreadPool() override { pool_.join(); }
+
+  void join() override { pool_.join(); }
 
   void post(std::function<void()> work) override { boost::asio::post(pool_, std::move(work)); }
 
@@ -26,8 +28,8 @@ class WorkerPool final : public Executor {
 
 }  // namespace
 
-std::unique_ptr<Executor> make_worker_pool(std::size_t threads, const char* name) {
-  return std::make_unique<WorkerPool>(threads, name);
+std::unique_ptr<WorkerPool> make_worker_pool(std::size_t threads, const char* name) {
+  return std::make_unique<ThreadPool>(threads, name);
 }
 
 }  // namespace kvstrata::daemon

@@ -14,7 +14,14 @@ class Executor {
   virtual void post(std::function<void()> work) = 0;
 };
 
-/// A pool of `threads` workers. The destructor runs what was posted, then joins.
-std::unique_ptr<Executor> make_worker_pool(std::size_t threads, const char* name);
+/// Threads of its own.
+class WorkerPool : public Executor {
+ public:
+  /// Runs what was posted, then ends the threads. What is posted later never runs.
+  virtual void join() = 0;
+};
+
+/// A pool of `threads` workers; the destructor joins.
+std::unique_ptr<WorkerPool> make_worker_pool(std::size_t threads, const char* name);
 
 }  // namespace kvstrata::daemon
