@@ -33,8 +33,10 @@ KV_AVX2_INLINE __m256i bytes(int value) {
   return _mm256_set1_epi8(static_cast<char>(value));
 }
 
-/// Both halves: the units of a quarter, each with its own table line.
+/// Both halves: the units of a quarter, each with its own table line, or the same one.
+template <bool same = false>
 KV_AVX2_INLINE __m256i load_halves(const void* low, const void* high) {
+  if constexpr (same) return _mm256_broadcastsi128_si256(load_half(low));
   return _mm256_inserti128_si256(_mm256_castsi128_si256(load_half(low)), load_half(high), 1);
 }
 
@@ -56,19 +58,21 @@ KV_AVX2_INLINE __m256i odd_bytes(__m256i value) {
   return _mm256_srli_epi16(value, 8);
 }
 KV_AVX2_INLINE __m256i join_low_bytes(__m256i even, __m256i odd) {
-  return _mm256_or_si256(even_bytes(even), _mm256_slli_epi16(odd, 8));
+  return _mm256_blendv_epi8(even, _mm256_slli_epi16(odd, 8), _mm256_set1_epi16(-0x100));
 }
 KV_AVX2_INLINE __m256i join_high_bytes(__m256i even, __m256i odd) {
-  return _mm256_or_si256(odd_bytes(even), _mm256_andnot_si256(_mm256_set1_epi16(0xff), odd));
+  return _mm256_blendv_epi8(odd_bytes(even), odd, _mm256_set1_epi16(-0x100));
 }
 
 bool decode(RansDecoder& decoder, const DecodeTable* tables, const std::uint8_t* unit_table,
-            std::size_t steps, bool sign_coded, std::uint8_t* keys, std::uint8_t* signs);
+            std::size_t steps, std::uint8_t* symbols_out);
 std::uint8_t* encode(RansEncoder& encoder, const EncodeTable* tables,
                      const std::uint8_t* unit_table, const std::uint8_t* symbols_in,
                      std::size_t steps, std::uint8_t* out_end);
-void merge(DType dtype, bool sign_coded, const std::uint8_t* keys, const std::uint8_t* signs,
-           const std::uint8_t* raw, std::size_t steps, std::uint8_t* scalars);
+const std::uint8_t* merge(DType dtype, bool sign_coded, const std::uint8_t* symbols_in,
+                          const DecodeTable* tables, const std::uint8_t* unit_table,
+                          const std::uint8_t* raw, std::size_t steps, const Escapes& escapes,
+                          std::uint8_t* scalars);
 std::uint8_t* split(DType dtype, bool sign_coded, const std::uint8_t* scalars,
                     const EncodeTable* tables, const std::uint8_t* unit_table, std::size_t steps,
                     std::uint8_t* symbols_out, std::uint8_t* raw, std::uint8_t* escapes);

@@ -163,14 +163,32 @@ struct RawCut {
   static constexpr int sign_at = static_cast<int>(format.mantissa_bits % 8);  ///< in its byte
 };
 
+/// Puts escaped keys in place of those of the escape symbols. False if there are too few.
+KV_AVX2 bool take_escapes(std::uint32_t escaped, Escapes& escapes, __m256i& key) {
+  if (escapes.end - escapes.next < std::popcount(escaped)) return false;
+  alignas(32) std::uint8_t keys[quarter_lanes];
+  store(keys, key);
+  for (; escaped != 0; escaped &= escaped - 1) keys[std::countr_zero(escaped)] = *escapes.next++;
+  key = load(keys);
+  return true;
+}
+
 template <DType dtype, bool sign_coded>
-KV_AVX2_INLINE void merge_step(const std::uint8_t* keys, const std::uint8_t* signs,
-                               const std::uint8_t* raw, std::uint8_t* scalars) {
+KV_AVX2_INLINE bool merge_step(const std::uint8_t* symbols_in, const DecodeTable* tables,
+                               const std::uint8_t* unit_table, const std::uint8_t* raw,
+                               Escapes& escapes, std::uint8_t* scalars) {
   using R = RawCut<dtype, sign_coded>;
   constexpr std::size_t scalar_bytes = R::format.bytes;
   constexpr std::size_t low_bytes = R::format.mantissa_bits / 8;
   for (std::size_t q = 0; q < quarters; ++q) {
     const std::size_t lane = q * quarter_lanes;
+    const DecodeTable& low = tables[unit_table[2 * q]];
+    const DecodeTable& high = tables[unit_table[2 * q + 1]];
+    const __m256i symbol = load(symbols_in + lane);
+    __m256i key = _mm256_shuffle_epi8(load_halves(low.key.data(), high.key.data()), symbol);
+    const auto escaped = static_cast<std::uint32_t>(
+        _mm256_movemask_epi8(_mm256_cmpgt_epi8(symbol, bytes(first_escape(sign_coded) - 1))));
+    if (escaped != 0 && !take_escapes(escaped, escapes, key)) return false;
     __m256i parts[4];
     for (std::size_t i = 0; i < low_bytes; ++i) parts[i] = load(raw + i * lanes + lane);
     __m256i top;
@@ -184,22 +202,28 @@ KV_AVX2_INLINE void merge_step(const std::uint8_t* keys, const std::uint8_t* sig
       sign = shift_left<7 - R::sign_at>(_mm256_and_si256(top, bytes(1 << R::sign_at)));
       top = _mm256_and_si256(top, bytes((1 << R::sign_at) - 1));
     } else if constexpr (sign_coded) {
-      sign = shift_left<7>(load(signs + lane));
+      const __m256i signs =
+          _mm256_shuffle_epi8(load_halves(low.sign.data(), high.sign.data()), symbol);
+      sign = shift_left<7>(signs);
     }
-    join_top<dtype>(top, load(keys + lane), sign, parts + low_bytes);
+    join_top<dtype>(top, key, sign, parts + low_bytes);
     store_scalars<scalar_bytes>(parts, scalars + lane * scalar_bytes);
   }
+  return true;
 }
 
 template <DType dtype, bool sign_coded>
-KV_AVX2 void merge_steps(const std::uint8_t* keys, const std::uint8_t* signs,
-                         const std::uint8_t* raw, std::size_t steps, std::uint8_t* scalars) {
+KV_AVX2 const std::uint8_t* merge_steps(const std::uint8_t* symbols_in, const DecodeTable* tables,
+                                        const std::uint8_t* unit_table, const std::uint8_t* raw,
+                                        std::size_t steps, Escapes escapes, std::uint8_t* scalars) {
   using R = RawCut<dtype, sign_coded>;
   for (std::size_t step = 0; step < steps; ++step) {
-    merge_step<dtype, sign_coded>(keys + step * lanes, sign_coded ? signs + step * lanes : nullptr,
-                                  raw + step * raw_step_bytes(R::width),
-                                  scalars + step * lanes * R::format.bytes);
+    const bool ok = merge_step<dtype, sign_coded>(
+        symbols_in + step * lanes, tables, unit_table + step * step_units,
+        raw + step * raw_step_bytes(R::width), escapes, scalars + step * lanes * R::format.bytes);
+    if (!ok) return nullptr;
   }
+  return escapes.next;
 }
 
 /// Symbols of 32 lanes, whose units have tables `low` and `high`.
@@ -291,11 +315,15 @@ KV_AVX2 std::uint8_t* split_steps(const std::uint8_t* scalars, const EncodeTable
 
 }  // namespace
 
-void merge(DType dtype, bool sign_coded, const std::uint8_t* keys, const std::uint8_t* signs,
-           const std::uint8_t* raw, std::size_t steps, std::uint8_t* scalars) {
-  with_dtype(dtype, [&]<DType type>() {
-    return sign_coded ? merge_steps<type, true>(keys, signs, raw, steps, scalars)
-                      : merge_steps<type, false>(keys, signs, raw, steps, scalars);
+const std::uint8_t* merge(DType dtype, bool sign_coded, const std::uint8_t* symbols_in,
+                          const DecodeTable* tables, const std::uint8_t* unit_table,
+                          const std::uint8_t* raw, std::size_t steps, const Escapes& escapes,
+                          std::uint8_t* scalars) {
+  return with_dtype(dtype, [&]<DType type>() {
+    return sign_coded ? merge_steps<type, true>(symbols_in, tables, unit_table, raw, steps, escapes,
+                                                scalars)
+                      : merge_steps<type, false>(symbols_in, tables, unit_table, raw, steps,
+                                                 escapes, scalars);
   });
 }
 

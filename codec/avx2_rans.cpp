@@ -1,7 +1,6 @@
 // rANS with AVX2: 32 lanes a register, states as a plane of low and a plane of high bytes. There
 // are no lookup tables but the 16-byte lines of DecodeTable and EncodeTable, kept in registers.
-#include <bit>
-#include <cstring>
+#include "codec/avx2_rans.h"
 
 #include "codec/avx2.h"
 
@@ -11,18 +10,6 @@ namespace {
 
 /// Shuffles of 8 bytes by an 8-bit mask, `bias` added to the source numbers.
 using Shuffles = std::array<std::array<std::uint8_t, 8>, 256>;
-
-/// The next bytes of the stream go to the lanes of the mask, in order; other lanes become 0.
-constexpr Shuffles expanding(std::uint8_t bias) {
-  Shuffles shuffles{};
-  for (std::size_t mask = 0; mask < 256; ++mask) {
-    std::uint8_t rank = bias;
-    for (std::size_t lane = 0; lane < 8; ++lane) {
-      shuffles[mask][lane] = (mask >> lane & 1) != 0 ? rank++ : std::uint8_t{0x80};
-    }
-  }
-  return shuffles;
-}
 
 /// The bytes of the mask's lanes move to the upper end, in order.
 constexpr Shuffles compressing(std::uint8_t bias) {
@@ -37,7 +24,6 @@ constexpr Shuffles compressing(std::uint8_t bias) {
   return shuffles;
 }
 
-alignas(64) constexpr std::array<Shuffles, 2> expand_shuffles{expanding(0), expanding(8)};
 alignas(64) constexpr std::array<Shuffles, 2> compress_shuffles{compressing(0), compressing(8)};
 
 /// 16 bytes of two pieces of 8. (The _pi forms, unlike the _pd ones, promise no alignment.)
@@ -59,6 +45,53 @@ KV_AVX2_INLINE std::size_t bits_of(std::uint32_t mask) {
   return static_cast<std::size_t>(_mm_popcnt_u32(mask));
 }
 
+/// For each lane of `starved` (0xff or 0) the number of starved lanes before it in its half, and
+/// 0x80 elsewhere: the shuffle that brings a half's next bytes to its lanes.
+KV_AVX2_INLINE __m256i expand_shuffle(__m256i starved) {
+  // Sums of -1, by doubling inside 64 bits; then the upper 64 add the lower ones' total.
+  __m256i sum = _mm256_add_epi8(starved, _mm256_slli_epi64(starved, 8));
+  sum = _mm256_add_epi8(sum, _mm256_slli_epi64(sum, 16));
+  sum = _mm256_add_epi8(sum, _mm256_slli_epi64(sum, 32));
+  const __m256i last_of_lower = _mm256_broadcastsi128_si256(
+      _mm_setr_epi8(-1, -1, -1, -1, -1, -1, -1, -1, 7, 7, 7, 7, 7, 7, 7, 7));
+  sum = _mm256_add_epi8(sum, _mm256_shuffle_epi8(sum, last_of_lower));
+  return _mm256_or_si256(_mm256_sub_epi8(bytes(-1), sum),
+                         _mm256_andnot_si256(starved, bytes(0x80)));
+}
+
+struct States {
+  __m256i low[quarters], high[quarters];
+};
+
+/// 32 lanes of one step; loads 16 bytes from each of two places in what it takes from `next`.
+KV_AVX2_INLINE __m256i decode_quarter(const DecodeLines& lines, __m256i& low, __m256i& high,
+                                      const std::uint8_t*& next) {
+  const Advanced to = advance(lines, low, high);
+  const __m256i starved = _mm256_cmpeq_epi8(to.high, _mm256_setzero_si256());
+  const auto mask = static_cast<std::uint32_t>(_mm256_movemask_epi8(starved));
+  const __m256i stream = load_halves(next, next + bits_of(mask & 0xffff));
+  next += bits_of(mask);
+  const __m256i taken = _mm256_shuffle_epi8(stream, expand_shuffle(starved));
+  low = _mm256_blendv_epi8(to.low, taken, starved);
+  high = _mm256_blendv_epi8(to.high, to.low, starved);
+  return to.symbol;
+}
+
+template <bool same>
+KV_AVX2_INLINE const std::uint8_t* decode_step(States& states, const DecodeTable* tables,
+                                               const std::uint8_t* unit_table,
+                                               const std::uint8_t* next,
+                                               std::uint8_t* symbols_out) {
+  DecodeLines lines = DecodeLines::of<same>(tables, unit_table);
+#pragma GCC unroll 4
+  for (std::size_t q = 0; q < quarters; ++q) {
+    if (!same && q != 0) lines = DecodeLines::of<same>(tables, unit_table + 2 * q);
+    store(symbols_out + q * quarter_lanes,
+          decode_quarter(lines, states.low[q], states.high[q], next));
+  }
+  return next;
+}
+
 /// One line (a member array) of the tables of a quarter. `same`: all units of the step share one.
 template <bool same, typename Table>
 class Lines {
@@ -69,136 +102,13 @@ class Lines {
       : low_(tables[unit_table[0]]), high_(tables[unit_table[same ? 0 : 1]]) {}
 
   KV_AVX2_INLINE __m256i load(Line Table::* line) const {
-    if constexpr (same) return _mm256_broadcastsi128_si256(load_half(&(low_.*line)));
-    return load_halves(&(low_.*line), &(high_.*line));
+    return load_halves<same>(&(low_.*line), &(high_.*line));
   }
 
  private:
   const Table& low_;
   const Table& high_;
 };
-
-/// Finds the symbols of 32 slots; their number plus 16.
-KV_AVX2_INLINE __m256i find_nodes(__m256i tree, __m256i slots) {
-  const __m256i biased = _mm256_xor_si256(slots, bytes(0x80));
-  const __m256i root = _mm256_shuffle_epi8(tree, bytes(1));
-  __m256i nodes = _mm256_sub_epi8(bytes(2), _mm256_cmpgt_epi8(biased, root));
-  for (int level = 1; level < 4; ++level) {
-    const __m256i thresholds = _mm256_shuffle_epi8(tree, nodes);
-    nodes = _mm256_sub_epi8(_mm256_add_epi8(nodes, nodes), _mm256_cmpgt_epi8(biased, thresholds));
-  }
-  return nodes;
-}
-
-/// 32 lanes of one step; reads up to 8 bytes beyond what it takes from `next`.
-template <bool same, bool sign_coded>
-KV_AVX2_INLINE __m256i decode_quarter(const Lines<same, DecodeTable>& lines, __m256i& low,
-                                      __m256i& high, const std::uint8_t*& next, std::uint8_t* keys,
-                                      std::uint8_t* signs) {
-  const __m256i nodes = find_nodes(lines.load(&DecodeTable::tree), low);
-  const __m256i frequency = _mm256_shuffle_epi8(lines.load(&DecodeTable::frequency), nodes);
-  const __m256i cumulative = _mm256_shuffle_epi8(lines.load(&DecodeTable::cumulative), nodes);
-  store(keys, _mm256_shuffle_epi8(lines.load(&DecodeTable::key), nodes));
-  if constexpr (sign_coded) {
-    store(signs, _mm256_shuffle_epi8(lines.load(&DecodeTable::sign), nodes));
-  }
-  const __m256i rest = _mm256_sub_epi8(low, cumulative);
-  const __m256i even = _mm256_add_epi16(_mm256_mullo_epi16(even_bytes(frequency), even_bytes(high)),
-                                        even_bytes(rest));
-  const __m256i odd =
-      _mm256_add_epi16(_mm256_mullo_epi16(odd_bytes(frequency), odd_bytes(high)), odd_bytes(rest));
-  const __m256i new_low = join_low_bytes(even, odd);
-  const __m256i new_high = join_high_bytes(even, odd);
-
-  const __m256i starved = _mm256_cmpeq_epi8(new_high, _mm256_setzero_si256());
-  const auto mask = static_cast<std::uint32_t>(_mm256_movemask_epi8(starved));
-  const std::uint8_t* const next_1 = next + bits_of(mask & 0xff);
-  const std::uint8_t* const next_2 = next + bits_of(mask & 0xffff);
-  const std::uint8_t* const next_3 = next + bits_of(mask & 0xffffff);
-  const __m256i stream = _mm256_set_m128i(load_pieces(next_2, next_3), load_pieces(next, next_1));
-  const __m256i taken = _mm256_shuffle_epi8(stream, load_shuffle(expand_shuffles, mask));
-  next += bits_of(mask);
-  low = _mm256_or_si256(_mm256_andnot_si256(starved, new_low), taken);
-  high = _mm256_or_si256(new_high, _mm256_and_si256(starved, new_low));
-  return nodes;
-}
-
-/// Puts escaped keys in place of those of the escape symbols. False if there are too few.
-KV_AVX2 bool take_escapes(RansDecoder& decoder, const __m256i* escaped, std::uint8_t* keys) {
-  for (std::size_t q = 0; q < quarters; ++q) {
-    auto mask = static_cast<std::uint32_t>(_mm256_movemask_epi8(escaped[q]));
-    for (; mask != 0; mask &= mask - 1) {
-      if (decoder.escape == decoder.escape_end) return false;
-      keys[q * quarter_lanes + static_cast<std::size_t>(std::countr_zero(mask))] =
-          *decoder.escape++;
-    }
-  }
-  return true;
-}
-
-struct States {
-  __m256i low[quarters], high[quarters];
-};
-
-template <bool same, bool sign_coded>
-KV_AVX2_INLINE bool decode_step(RansDecoder& decoder, States& states, const DecodeTable* tables,
-                                const std::uint8_t* unit_table, std::uint8_t* keys,
-                                std::uint8_t* signs) {
-  const __m256i last_named = bytes(15 + first_escape(sign_coded));
-  __m256i escaped[quarters];
-  __m256i any = _mm256_setzero_si256();
-  const std::uint8_t* next = decoder.next;
-#pragma GCC unroll 4
-  for (std::size_t q = 0; q < quarters; ++q) {
-    const Lines<same, DecodeTable> lines(tables, unit_table + 2 * q);
-    const __m256i nodes = decode_quarter<same, sign_coded>(
-        lines, states.low[q], states.high[q], next, keys + q * quarter_lanes,
-        sign_coded ? signs + q * quarter_lanes : nullptr);
-    escaped[q] = _mm256_cmpgt_epi8(nodes, last_named);
-    any = _mm256_or_si256(any, escaped[q]);
-  }
-  decoder.next = next;
-  if (_mm256_testz_si256(any, any) != 0) [[likely]]
-    return true;
-  return take_escapes(decoder, escaped, keys);
-}
-
-/// True if all 8 units of the step use one table.
-inline bool one_table(const std::uint8_t* unit_table) {
-  std::uint64_t units;
-  std::memcpy(&units, unit_table, sizeof units);
-  return units == unit_table[0] * 0x0101010101010101U;
-}
-
-/// Decodes whole steps while loads stay inside readable memory; returns how many, or -1.
-template <bool sign_coded>
-KV_AVX2 std::ptrdiff_t decode_steps(RansDecoder& decoder, const DecodeTable* tables,
-                                    const std::uint8_t* unit_table, std::size_t steps,
-                                    std::uint8_t* keys, std::uint8_t* signs) {
-  constexpr std::ptrdiff_t step_reads = lanes + 8;
-  States states;
-  for (std::size_t q = 0; q < quarters; ++q) {
-    states.low[q] = load(&decoder.low[q * quarter_lanes]);
-    states.high[q] = load(&decoder.high[q * quarter_lanes]);
-  }
-  std::size_t step = 0;
-  bool ok = true;
-  for (; step < steps && decoder.readable_end - decoder.next >= step_reads; ++step) {
-    const std::uint8_t* const units = unit_table + step * step_units;
-    std::uint8_t* const step_keys = keys + step * lanes;
-    std::uint8_t* const step_signs = sign_coded ? signs + step * lanes : nullptr;
-    ok =
-        one_table(units)
-            ? decode_step<true, sign_coded>(decoder, states, tables, units, step_keys, step_signs)
-            : decode_step<false, sign_coded>(decoder, states, tables, units, step_keys, step_signs);
-    if (!ok) break;
-  }
-  for (std::size_t q = 0; q < quarters; ++q) {
-    store(&decoder.low[q * quarter_lanes], states.low[q]);
-    store(&decoder.high[q * quarter_lanes], states.high[q]);
-  }
-  return ok && decoder.next <= decoder.end ? static_cast<std::ptrdiff_t>(step) : -1;
-}
 
 /// 16-bit state / divisor by a reciprocal that gives at most 1 too little; the rest tells.
 KV_AVX2_INLINE __m256i divide(__m256i state, __m256i divisor, __m256i reciprocal, __m256i& rest) {
@@ -262,15 +172,30 @@ KV_AVX2_INLINE std::uint8_t* encode_step(States& states, const EncodeTable* tabl
 }  // namespace
 
 KV_AVX2 bool decode(RansDecoder& decoder, const DecodeTable* tables, const std::uint8_t* unit_table,
-                    std::size_t steps, bool sign_coded, std::uint8_t* keys, std::uint8_t* signs) {
-  const std::ptrdiff_t done =
-      sign_coded ? decode_steps<true>(decoder, tables, unit_table, steps, keys, signs)
-                 : decode_steps<false>(decoder, tables, unit_table, steps, keys, nullptr);
-  if (done < 0) return false;
-  const auto first = static_cast<std::size_t>(done);
-  return scalar_kernels.decode(decoder, tables, unit_table + first * step_units, steps - first,
-                               sign_coded, keys + first * lanes,
-                               sign_coded ? signs + first * lanes : nullptr);
+                    std::size_t steps, std::uint8_t* symbols_out) {
+  constexpr std::ptrdiff_t step_reads = lanes + 16;
+  States states;
+  for (std::size_t q = 0; q < quarters; ++q) {
+    states.low[q] = load(&decoder.low[q * quarter_lanes]);
+    states.high[q] = load(&decoder.high[q * quarter_lanes]);
+  }
+  const std::uint8_t* next = decoder.next;
+  const std::uint8_t* const readable_end = decoder.readable_end;
+  std::size_t step = 0;
+  for (; step < steps && readable_end - next >= step_reads; ++step) {
+    const std::uint8_t* const units = unit_table + step * step_units;
+    std::uint8_t* const out = symbols_out + step * lanes;
+    next = one_table(units) ? decode_step<true>(states, tables, units, next, out)
+                            : decode_step<false>(states, tables, units, next, out);
+  }
+  for (std::size_t q = 0; q < quarters; ++q) {
+    store(&decoder.low[q * quarter_lanes], states.low[q]);
+    store(&decoder.high[q * quarter_lanes], states.high[q]);
+  }
+  if (next > decoder.end) return false;
+  decoder.next = next;
+  return scalar_kernels.decode(decoder, tables, unit_table + step * step_units, steps - step,
+                               symbols_out + step * lanes);
 }
 
 KV_AVX2 std::uint8_t* encode(RansEncoder& encoder, const EncodeTable* tables,

@@ -20,8 +20,12 @@ struct RansDecoder {
   const std::uint8_t* next = nullptr;
   const std::uint8_t* end = nullptr;           ///< of the rANS bytes
   const std::uint8_t* readable_end = nullptr;  ///< of memory that may be loaded, not below `end`
-  const std::uint8_t* escape = nullptr;
-  const std::uint8_t* escape_end = nullptr;
+};
+
+/// Escaped keys not yet used.
+struct Escapes {
+  const std::uint8_t* next = nullptr;
+  const std::uint8_t* end = nullptr;
 };
 
 struct RansEncoder {
@@ -40,10 +44,10 @@ struct Tile {
 };
 
 struct Kernels {
-  /// Decodes `steps` steps with the tables of `unit_table` (8 a step) into keys and, if the sign is
-  /// coded, signs (0 or 1), one byte a lane. False if the stream or the escapes end too early.
+  /// Decodes `steps` steps with the tables of `unit_table` (8 a step) into symbols, one byte a
+  /// lane. False if the stream ends too early.
   bool (*decode)(RansDecoder& decoder, const DecodeTable* tables, const std::uint8_t* unit_table,
-                 std::size_t steps, bool sign_coded, std::uint8_t* keys, std::uint8_t* signs);
+                 std::size_t steps, std::uint8_t* symbols);
 
   /// Encodes `steps` steps of symbols, the last first, downwards from `out_end`, one byte a symbol
   /// at most; returns where the bytes start.
@@ -51,9 +55,12 @@ struct Kernels {
                           const std::uint8_t* unit_table, const std::uint8_t* symbols,
                           std::size_t steps, std::uint8_t* out_end);
 
-  /// Joins keys, signs (if coded) and raw bits to scalars.
-  void (*merge)(DType dtype, bool sign_coded, const std::uint8_t* keys, const std::uint8_t* signs,
-                const std::uint8_t* raw, std::size_t steps, std::uint8_t* scalars);
+  /// Joins what symbols stand for, escaped keys and raw bits to scalars. Returns the first escape
+  /// that is left, or nullptr if there are too few.
+  const std::uint8_t* (*merge)(DType dtype, bool sign_coded, const std::uint8_t* symbols,
+                               const DecodeTable* tables, const std::uint8_t* unit_table,
+                               const std::uint8_t* raw, std::size_t steps, const Escapes& escapes,
+                               std::uint8_t* scalars);
 
   /// Cuts scalars into symbols and raw bits; escaped keys go to `escapes`. Returns their end.
   std::uint8_t* (*split)(DType dtype, bool sign_coded, const std::uint8_t* scalars,
@@ -73,7 +80,8 @@ const Kernels& kernels_of(SimdLevel level);
 
 extern const Kernels scalar_kernels;
 #if defined(__x86_64__)
-extern const Kernels avx2_kernels;  ///< only where the CPU has AVX2
+extern const Kernels avx2_kernels;    ///< only where the CPU has AVX2
+extern const Kernels avx512_kernels;  ///< only where the CPU has AVX-512 with VBMI2
 #endif
 
 }  // namespace kvstrata::codec

@@ -20,7 +20,7 @@ std::size_t find_symbol(const DecodeTable& table, std::uint32_t slot) {
 }
 
 bool decode_lane(RansDecoder& decoder, const DecodeTable& table, std::size_t lane,
-                 std::size_t escape_symbol, std::uint8_t& key, std::uint8_t& sign) {
+                 std::uint8_t& symbol_out) {
   const std::uint32_t slot = decoder.low[lane];
   const std::size_t symbol = find_symbol(table, slot);
   std::uint32_t state =
@@ -32,22 +32,15 @@ bool decode_lane(RansDecoder& decoder, const DecodeTable& table, std::size_t lan
   }
   decoder.low[lane] = static_cast<std::uint8_t>(state);
   decoder.high[lane] = static_cast<std::uint8_t>(state >> 8);
-  key = table.key[symbol];
-  sign = table.sign[symbol];
-  if (symbol < escape_symbol) return true;
-  if (decoder.escape == decoder.escape_end) return false;
-  key = *decoder.escape++;
+  symbol_out = static_cast<std::uint8_t>(symbol);
   return true;
 }
 
 bool decode(RansDecoder& decoder, const DecodeTable* tables, const std::uint8_t* unit_table,
-            std::size_t steps, bool sign_coded, std::uint8_t* keys, std::uint8_t* signs) {
-  const std::size_t escape_symbol = first_escape(sign_coded);
+            std::size_t steps, std::uint8_t* symbols_out) {
   for (std::size_t i = 0; i < steps * lanes; ++i) {
-    std::uint8_t sign = 0;
     const DecodeTable& table = tables[unit_table[i / unit_lanes]];
-    if (!decode_lane(decoder, table, i % lanes, escape_symbol, keys[i], sign)) return false;
-    if (sign_coded) signs[i] = sign;
+    if (!decode_lane(decoder, table, i % lanes, symbols_out[i])) return false;
   }
   return true;
 }
@@ -78,20 +71,28 @@ std::uint32_t load_scalar(const std::uint8_t* at, std::size_t bytes) {
 }
 
 template <DType dtype>
-void merge_as(bool sign_coded, const std::uint8_t* keys, const std::uint8_t* signs,
-              const std::uint8_t* raw, std::size_t steps, std::uint8_t* scalars) {
+const std::uint8_t* merge_as(bool sign_coded, const std::uint8_t* symbols_in,
+                             const DecodeTable* tables, const std::uint8_t* unit_table,
+                             const std::uint8_t* raw, std::size_t steps, Escapes escapes,
+                             std::uint8_t* scalars) {
   constexpr ScalarFormat format = scalar_format(dtype);
   const std::uint32_t width = format.raw_width(sign_coded);
+  const std::uint8_t escape_symbol = first_escape(sign_coded);
   std::array<std::uint32_t, lanes> values;
   for (std::size_t step = 0; step < steps; ++step) {
     unpack_step(raw + step * raw_step_bytes(width), width, values.data());
     for (std::size_t lane = 0; lane < lanes; ++lane) {
-      const std::size_t i = step * lanes + lane;
-      const std::uint32_t sign = sign_coded ? signs[i] : values[lane] >> format.mantissa_bits;
-      const std::uint32_t bits = format.join(keys[i], sign, format.mantissa(values[lane]));
+      const std::size_t i = step * lanes + lane, symbol = symbols_in[i] % symbols;
+      const DecodeTable& table = tables[unit_table[i / unit_lanes]];
+      if (symbol >= escape_symbol && escapes.next == escapes.end) return nullptr;
+      const std::uint32_t key = symbol >= escape_symbol ? *escapes.next++ : table.key[symbol];
+      const std::uint32_t sign =
+          sign_coded ? table.sign[symbol] : values[lane] >> format.mantissa_bits;
+      const std::uint32_t bits = format.join(key, sign, format.mantissa(values[lane]));
       std::memcpy(scalars + i * format.bytes, &bits, format.bytes);
     }
   }
+  return escapes.next;
 }
 
 template <DType dtype>
@@ -116,10 +117,13 @@ std::uint8_t* split_as(bool sign_coded, const std::uint8_t* scalars, const Encod
   return escapes;
 }
 
-void merge(DType dtype, bool sign_coded, const std::uint8_t* keys, const std::uint8_t* signs,
-           const std::uint8_t* raw, std::size_t steps, std::uint8_t* scalars) {
-  with_dtype(dtype,
-             [&]<DType type>() { merge_as<type>(sign_coded, keys, signs, raw, steps, scalars); });
+const std::uint8_t* merge(DType dtype, bool sign_coded, const std::uint8_t* symbols_in,
+                          const DecodeTable* tables, const std::uint8_t* unit_table,
+                          const std::uint8_t* raw, std::size_t steps, const Escapes& escapes,
+                          std::uint8_t* scalars) {
+  return with_dtype(dtype, [&]<DType type>() {
+    return merge_as<type>(sign_coded, symbols_in, tables, unit_table, raw, steps, escapes, scalars);
+  });
 }
 
 std::uint8_t* split(DType dtype, bool sign_coded, const std::uint8_t* scalars,

@@ -7,6 +7,7 @@
 
 #if defined(__x86_64__)
 #include "codec/avx2.h"
+#include "codec/avx512.h"
 #endif
 
 namespace kvstrata::codec {
@@ -16,10 +17,11 @@ namespace {
 SimdLevel detect() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
-      __builtin_cpu_supports("popcnt")) {
-    return SimdLevel::avx2;
-  }
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi2") &&
+                    __builtin_cpu_supports("popcnt");
+  const bool avx512 = __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
+                      __builtin_cpu_supports("avx512vbmi") && __builtin_cpu_supports("avx512vbmi2");
+  if (avx2) return avx512 ? SimdLevel::avx512 : SimdLevel::avx2;
 #endif
   return SimdLevel::scalar;
 }
@@ -45,13 +47,17 @@ SimdLevel best_simd_level() {
 }
 
 #if defined(__x86_64__)
+const Kernels avx512_kernels{avx512::decode, avx512::encode, avx2::merge,
+                             avx2::split,    avx2::gather,   avx2::scatter};
 const Kernels avx2_kernels{avx2::decode, avx2::encode, avx2::merge,
                            avx2::split,  avx2::gather, avx2::scatter};
 #endif
 
 const Kernels& kernels_of([[maybe_unused]] SimdLevel level) {
 #if defined(__x86_64__)
-  if (std::min(level, detected_level()) >= SimdLevel::avx2) return avx2_kernels;
+  const SimdLevel usable = std::min(level, detected_level());
+  if (usable == SimdLevel::avx512) return avx512_kernels;
+  if (usable == SimdLevel::avx2) return avx2_kernels;
 #endif
   return scalar_kernels;
 }

@@ -15,7 +15,7 @@ namespace kvstrata::codec {
 
 namespace {
 
-/// Steps whose keys stay in the first-level cache between decoding and merging.
+/// Steps whose symbols stay in the first-level cache between decoding and merging.
 constexpr std::size_t batch_steps = 16;
 
 const std::uint8_t* bytes_at(ByteView bytes) {
@@ -157,8 +157,8 @@ class RowDecoder {
     decoder_.low = parts.header.state_low;
     decoder_.high = parts.header.state_high;
     decoder_.next = parts.rans;
-    decoder_.end = decoder_.escape = parts.escapes;
-    decoder_.escape_end = parts.raw;
+    decoder_.end = parts.escapes;
+    escapes_ = {parts.escapes, parts.raw};
     decoder_.readable_end = parts.raw + area.stored();
   }
 
@@ -171,36 +171,37 @@ class RowDecoder {
       const std::size_t stop =
           sign_coded ? std::min(plan_.sign_steps, plan_.steps - 1) : plan_.steps - 1;
       const std::size_t steps = last ? 1 : std::min(batch_steps, stop - step);
-      if (!decode_batch(step, steps, sign_coded)) return "rANS or escapes end too early";
-      merge_batch(steps, sign_coded, last, rows + step * row_step);
+      const std::uint8_t* const units = plan_.unit_table.data() + step * step_units;
+      if (!kernels_.decode(decoder_, tables_.decode_tables(), units, steps, symbols_.data())) {
+        return "rANS bytes end too early";
+      }
+      if (!merge_batch(units, steps, sign_coded, last, rows + step * row_step)) {
+        return "escapes end too early";
+      }
       step += steps;
     }
     return find_fault_at_end();
   }
 
  private:
-  bool decode_batch(std::size_t step, std::size_t steps, bool sign_coded) {
-    return kernels_.decode(decoder_, tables_.decode_tables(),
-                           plan_.unit_table.data() + step * step_units, steps, sign_coded,
-                           keys_.data(), signs_.data());
-  }
-
-  void merge_batch(std::size_t steps, bool sign_coded, bool last, std::uint8_t* rows) {
-    const DType dtype = tables_.dimensions().dtype;
+  bool merge_batch(const std::uint8_t* units, std::size_t steps, bool sign_coded, bool last,
+                   std::uint8_t* rows) {
+    std::array<std::uint8_t, raw_step_bytes(24)> last_raw;
+    const std::uint8_t* raw = raw_;
     if (last) {  // part of its raw bits are in the end states
-      std::array<std::uint8_t, raw_step_bytes(24)> raw;
-      std::memcpy(raw.data(), decoder_.low.data(), area_.moved);
-      std::memcpy(raw.data() + area_.moved, raw_, area_.last_step_bytes - area_.moved);
-      kernels_.merge(dtype, sign_coded, keys_.data(), signs_.data(), raw.data(), 1, rows);
-      return;
+      std::memcpy(last_raw.data(), decoder_.low.data(), area_.moved);
+      std::memcpy(last_raw.data() + area_.moved, raw_, area_.last_step_bytes - area_.moved);
+      raw = last_raw.data();
     }
-    kernels_.merge(dtype, sign_coded, keys_.data(), signs_.data(), raw_, steps, rows);
-    raw_ += steps * (sign_coded ? area_.sign_step_bytes : area_.step_bytes);
+    escapes_.next = kernels_.merge(tables_.dimensions().dtype, sign_coded, symbols_.data(),
+                                   tables_.decode_tables(), units, raw, steps, escapes_, rows);
+    if (!last) raw_ += steps * (sign_coded ? area_.sign_step_bytes : area_.step_bytes);
+    return escapes_.next != nullptr;
   }
 
   const char* find_fault_at_end() const {
     if (decoder_.next != decoder_.end) return "rANS bytes left over";
-    if (decoder_.escape != decoder_.escape_end) return "escapes left over";
+    if (escapes_.next != escapes_.end) return "escapes left over";
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       const bool expected =
           decoder_.high[lane] == 1 && (area_.moved != 0 || decoder_.low[lane] == 0);
@@ -214,9 +215,9 @@ class RowDecoder {
   const StaticPlan& plan_;
   const RawArea& area_;
   const std::uint8_t* raw_;
+  Escapes escapes_;
   RansDecoder decoder_;
-  alignas(64) std::array<std::uint8_t, batch_steps * lanes> keys_;
-  alignas(64) std::array<std::uint8_t, batch_steps * lanes> signs_;
+  alignas(64) std::array<std::uint8_t, batch_steps * lanes> symbols_;
 };
 
 }  // namespace
