@@ -35,7 +35,7 @@ std::string redis_key(std::size_t index) {
   return "block:" + std::to_string(index);
 }
 
-/// Random batches. Every candidate has its own, since a block another one has just read is in cache.
+/// Random batches, each candidate's own: a block another one has just read would be in cache.
 class Batches {
  public:
   Batches(std::size_t blocks, std::uint32_t seed) : blocks_(blocks), random_(seed) {}

@@ -40,9 +40,11 @@ struct Block {
   std::uint64_t expires_unix_ms = 0;
   std::uint64_t created_unix_ms = 0;
 
-  std::uint32_t holds = 0;  ///< leases and work in flight; memory stays while > 0
-  bool dead = false;        ///< nobody finds it, its memory goes with the last hold
-  bool unwanted = false;    ///< removed while dirty: its key has a tombstone until the write ended
+  std::uint32_t holds = 0;          ///< leases and work in flight; memory stays while > 0
+  std::uint32_t record_leases = 0;  ///< leases that count on the record on disk
+  bool record_held = false;         ///< the store was told to keep it
+  bool dead = false;                ///< nobody finds it, its memory goes with the last hold
+  bool unwanted = false;  ///< removed while dirty: its key has a tombstone until the write ended
   MonotonicTime touched_on_disk{};
   hostmem::EvictionPolicy* order = nullptr;  ///< the one that lists it, if any
   std::vector<std::function<void(Status)>> on_filled;

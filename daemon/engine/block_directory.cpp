@@ -8,6 +8,7 @@ namespace kvstrata::daemon {
 namespace {
 
 constexpr std::size_t victims_looked_at_max = 8192;
+constexpr std::chrono::seconds disk_touch_period{5};
 
 }  // namespace
 
@@ -128,19 +129,20 @@ void BlockDirectory::unhold(const BlockPtr& block) {
 void BlockDirectory::touch(std::span<const BlockPtr> prefix) {
   std::vector<BlockKey> in_host;
   std::vector<BlockKey> on_disk;
-  std::vector<BlockKey> wanted_on_disk;
   const MonotonicTime now = core_.clock.now();
   for (const BlockPtr& block : prefix) {
-    (block->host == Block::HostCopy::ready ? in_host : on_disk).push_back(block->key);
-    // Telling the store each time would cost a lock and a set per look-up; seconds are enough.
-    if (block->entry && now - block->touched_on_disk > std::chrono::seconds(5)) {
+    if (block->host == Block::HostCopy::ready) in_host.push_back(block->key);
+    // Reclaim looks at hours, not at milliseconds: saying it each time would cost look-ups a lock
+    // and two hash maps.
+    if (block->entry && now - block->touched_on_disk > disk_touch_period) {
       block->touched_on_disk = now;
-      wanted_on_disk.push_back(block->key);
+      on_disk.push_back(block->key);
     }
   }
-  host_order_->touched(in_host);
+  if (!in_host.empty()) host_order_->touched(in_host);
+  if (on_disk.empty()) return;
   disk_order_->touched(on_disk);
-  if (!wanted_on_disk.empty()) core_.store->touch(wanted_on_disk);
+  core_.store->touch(on_disk);
 }
 
 bool BlockDirectory::may_evict(const Block& block) const {

@@ -1,6 +1,7 @@
 #include "daemon/engine/lease_desk.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kvstrata::daemon {
 
@@ -29,9 +30,9 @@ Result<LeaseGrant> LeaseDesk::grant(const Caller& caller, std::vector<BlockPtr> 
   for (const BlockPtr& block : held.blocks) {
     directory_.hold(block);
     // A block in host memory is safe by that hold; one on disk must survive reclaim too.
-    if (block->host == Block::HostCopy::absent) held.on_disk.push_back(block->key);
+    if (block->host == Block::HostCopy::absent) held.on_disk.push_back(block);
   }
-  if (!held.on_disk.empty()) core_.store->hold(held.on_disk);
+  hold_records(held.on_disk);
   return describe(*lease, held_[lease->id] = std::move(held));
 }
 
@@ -79,6 +80,7 @@ void LeaseDesk::connection_closed(ConnectionId connection) {
 
 void LeaseDesk::expire() {
   ended(table_->expire());
+  unhold_lapsed_records();
   const MonotonicTime now = core_.clock.now();
   std::erase_if(quarantine_, [&](const Quarantined& one) {
     if (one.until > now) return false;
@@ -100,9 +102,31 @@ void LeaseDesk::ended(const std::vector<hostmem::EndedLease>& leases) {
   }
 }
 
+void LeaseDesk::hold_records(const std::vector<BlockPtr>& blocks) {
+  std::vector<BlockKey> keys;
+  for (const BlockPtr& block : blocks) {
+    ++block->record_leases;
+    if (std::exchange(block->record_held, true)) continue;
+    keys.push_back(block->key);
+  }
+  if (!keys.empty()) core_.store->hold(keys);
+}
+
+// Not at once: a prefix that was just released is often looked up again, and then still held.
+void LeaseDesk::unhold_lapsed_records() {
+  std::vector<BlockKey> keys;
+  for (const BlockPtr& block : std::exchange(lapsed_, {})) {
+    if (block->record_leases > 0 || !std::exchange(block->record_held, false)) continue;
+    keys.push_back(block->key);
+  }
+  if (!keys.empty()) core_.store->unhold(keys);
+}
+
 void LeaseDesk::let_go(const Held& held) {
   for (const BlockPtr& block : held.blocks) directory_.unhold(block);
-  if (!held.on_disk.empty()) core_.store->unhold(held.on_disk);
+  for (const BlockPtr& block : held.on_disk) {
+    if (--block->record_leases == 0) lapsed_.push_back(block);
+  }
 }
 
 }  // namespace kvstrata::daemon

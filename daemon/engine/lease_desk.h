@@ -29,7 +29,7 @@ class LeaseDesk {
  private:
   struct Held {
     std::vector<BlockPtr> blocks;
-    std::vector<BlockKey> on_disk;  ///< held in the store
+    std::vector<BlockPtr> on_disk;  ///< those whose record must survive reclaim
     Milliseconds period{};
   };
   struct Quarantined {
@@ -39,6 +39,8 @@ class LeaseDesk {
   LeaseGrant describe(const hostmem::Lease& lease, const Held& held) const;
   Status check_period(Milliseconds period) const;
   void ended(const std::vector<hostmem::EndedLease>& leases);
+  void hold_records(const std::vector<BlockPtr>& blocks);
+  void unhold_lapsed_records();
   void let_go(const Held& held);
 
   Core& core_;
@@ -46,6 +48,7 @@ class LeaseDesk {
   std::unique_ptr<hostmem::LeaseTable> table_;
   std::unordered_map<LeaseId, Held> held_;
   std::deque<Quarantined> quarantine_;
+  std::vector<BlockPtr> lapsed_;  ///< records that no lease counts on any more, still held
 };
 
 }  // namespace kvstrata::daemon

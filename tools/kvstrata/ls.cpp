@@ -35,7 +35,7 @@ std::string flags_of(const Json& block) {
 int list_namespaces(Client& client, bool json) {
   const auto listing = client.list_namespaces();
   if (!listing) return report(listing.error());
-  Table table({"ns", "model", "dtype", "block tokens", "adapter", "salt", "epoch", "state"});
+  Table table({">ns", "model", "dtype", ">block tokens", "adapter", "salt", ">epoch", "state"});
   for (const std::string& text : listing->entries) {
     if (json) {
       std::printf("%s\n", text.c_str());
@@ -45,7 +45,7 @@ int list_namespaces(Client& client, bool json) {
     const bool current = entry.value("epoch", 0U) == entry.value("epoch_now", 0U);
     std::string model = text_of(entry, "/model/fingerprint");
     if (model.size() > 24) model = model.substr(0, 21) + "...";
-    table.add({text_of(entry, "/ns"), "\"" + model + "\"", text_of(entry, "/model/dtype"),
+    table.add({text_of(entry, "/ns"), model, text_of(entry, "/model/dtype"),
                text_of(entry, "/model/block_tokens"), text_of(entry, "/adapter"),
                text_of(entry, "/salt"), text_of(entry, "/epoch"),
                current ? "current" : "outdated"});
@@ -57,7 +57,7 @@ int list_namespaces(Client& client, bool json) {
 int list_blocks(Client& client, const ListOptions& options) {
   const auto ns = client.open_namespace(*options.ns);
   if (!ns) return report(ns.error());
-  Table table({"hash", "group", "bytes", "on disk", "codec", "state"});
+  Table table({"hash", ">group", ">bytes", ">on disk", "codec", "state"});
   std::uint64_t shown = 0;
   std::optional<ByteVector> after;
   do {
@@ -72,7 +72,7 @@ int list_blocks(Client& client, const ListOptions& options) {
         continue;
       }
       const Json block = Json::parse(text);
-      table.add({"\"" + text_of(block, "/hash") + "\"", text_of(block, "/group"),
+      table.add({text_of(block, "/hash"), text_of(block, "/group"),
                  human_bytes(block.value("raw_bytes", std::uint64_t{0})),
                  human_bytes(block.value("frame_bytes", std::uint64_t{0})),
                  text_of(block, "/codec"), flags_of(block)});

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 #include <cstdio>
 
 namespace kvstrata::cli {
@@ -28,25 +27,33 @@ std::string human_count(std::uint64_t count) {
   return text;
 }
 
+Table::Table(std::vector<std::string> head) : head_(std::move(head)) {
+  for (std::string& cell : head_) {
+    right_.push_back(cell.starts_with('>'));
+    if (right_.back()) cell.erase(0, 1);
+  }
+}
+
 void Table::print() const {
   std::vector<std::size_t> widths;
   for (const std::string& cell : head_) widths.push_back(cell.size());
   for (const auto& row : rows_) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
-  const auto print_row = [&](const std::vector<std::string>& row, bool is_head) {
+  const auto print_row = [&](const std::vector<std::string>& row) {
+    std::string line;
     for (std::size_t i = 0; i < row.size(); ++i) {
-      const bool is_number =
-          !is_head && !row[i].empty() && std::isdigit(static_cast<unsigned char>(row[i][0])) != 0;
-      const int width = static_cast<int>(widths[i]);
-      std::printf(is_number ? "%s%*s" : "%s%-*s", i == 0 ? "" : "  ", width, row[i].c_str());
+      const std::string pad(widths[i] - row[i].size(), ' ');
+      line += i == 0 ? "" : "  ";
+      line += right_[i] ? pad + row[i] : row[i] + pad;
     }
-    std::printf("\n");
+    line.erase(line.find_last_not_of(' ') + 1);
+    std::printf("%s\n", line.c_str());
   };
   if (std::ranges::any_of(head_, [](const auto& cell) { return !cell.empty(); })) {
-    print_row(head_, true);
+    print_row(head_);
   }
-  for (const auto& row : rows_) print_row(row, false);
+  for (const auto& row : rows_) print_row(row);
 }
 
 Progress::Progress(std::string what, std::uint64_t total)

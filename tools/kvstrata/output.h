@@ -14,15 +14,16 @@ std::string human_bytes(std::uint64_t bytes);
 /// "1,234,567".
 std::string human_count(std::uint64_t count);
 
-/// Rows of cells, columns aligned; cells that start with a digit to the right.
+/// Rows of cells in aligned columns: to the left, or to the right where the head begins with '>'.
 class Table {
  public:
-  explicit Table(std::vector<std::string> head) : head_(std::move(head)) {}
+  explicit Table(std::vector<std::string> head);
   void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
   void print() const;
 
  private:
   std::vector<std::string> head_;
+  std::vector<bool> right_;
   std::vector<std::vector<std::string>> rows_;
 };
 

@@ -126,7 +126,7 @@ int run_stats(const StatsOptions& options) {
       std::printf("%s\n", stats.dump(options.watch_seconds > 0 ? -1 : 2).c_str());
     } else {
       if (options.watch_seconds > 0) std::printf("\033[H\033[2J");
-      Table table({"name", "value", options.watch_seconds > 0 ? "rate" : ""});
+      Table table({"name", ">value", options.watch_seconds > 0 ? ">rate" : ""});
       add_rows(table, stats, before, first ? 0 : options.watch_seconds);
       table.print();
     }
