@@ -155,6 +155,21 @@ TEST_CASE("A place in the file table that is used again names the new file") {
   });
 }
 
+TEST_CASE("A file opened by another thread in the place of one it closed is the new file") {
+  on_every_back_end([](Device& device) {
+    FileHandle file = make_file(device, "a", 64_KiB, 3);
+    device.close(make_file(device, "b", 64_KiB, 4));
+    const AlignedBuffer buffer(4_KiB);
+    CHECK(device.run(read_request(file, 0, buffer)).ok());
+    std::thread([&] {
+      device.close(file);
+      file = device.open("b", false).value();
+    }).join();
+    CHECK(device.run(read_request(file, 0, buffer)).ok());
+    CHECK(filled_with(buffer.view(), 4));
+  });
+}
+
 TEST_CASE("A name that could leave the directory or hide in it is refused") {
   on_every_back_end([](Device& device) {
     for (const char* name :
@@ -236,15 +251,15 @@ TEST_CASE("Destroying a device waits for what is in flight") {
     CAPTURE(back_end.name);
     std::unique_ptr<Device> device = back_end.open(64);
     const FileHandle file = device->open("segment", true).value();
-    const AlignedBuffer content(64 * 64_KiB);
+    const AlignedBuffer content(64 * 16_KiB);
     fill(content.view(), 9);
     std::vector<IoRequest> batch;
     for (std::uint64_t i = 0; i < 64; ++i) {
       batch.push_back({.operation = IoOperation::write,
                        .file = file,
-                       .offset = i * 64_KiB,
-                       .buffer = content.data() + i * 64_KiB,
-                       .bytes = 64_KiB});
+                       .offset = i * 16_KiB,
+                       .buffer = content.data() + i * 16_KiB,
+                       .bytes = 16_KiB});
     }
     REQUIRE(device->submit(batch).ok());
     const std::unique_ptr<Device> clone = device->clone().value();
