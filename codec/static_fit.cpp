@@ -23,30 +23,47 @@ constexpr int rounds = 6;
 constexpr std::uint64_t samples_per_table = 4096;
 constexpr std::size_t opaque_tables_max = 16;
 
+/// What tells roughly which channels are alike.
+struct Profile {
+  std::uint32_t lopsidedness = 0;  ///< share of negative signs, in fifths
+  std::uint32_t mean_key = 0;      ///< in units of 1/64
+
+  template <typename Entries>
+  static Profile of(const Entries& entries) {
+    std::uint64_t count = 1, keys = 0, negative = 0;
+    for (const auto& [bin, occurrences] : entries) {
+      count += occurrences;
+      keys += std::uint64_t{occurrences} * (bin & 0xff);
+      negative += bin >= 256 ? occurrences : 0;
+    }
+    return {static_cast<std::uint32_t>(negative * 5 / count),
+            static_cast<std::uint32_t>(keys * 64 / count)};
+  }
+  friend auto operator<=>(const Profile&, const Profile&) = default;
+};
+
+/// Channels whose mean exponents differ by more are not worth comparing.
+constexpr std::uint32_t near_keys = 3 * 64;
+
+bool near(const Profile& a, const Profile& b) {
+  return a.mean_key < b.mean_key + near_keys && b.mean_key < a.mean_key + near_keys;
+}
+
+/// Channels in the order of their profiles: neighbours are alike.
+std::vector<std::uint32_t> sorted_channels(const std::vector<Profile>& profiles) {
+  std::vector<std::uint32_t> order(profiles.size());
+  std::iota(order.begin(), order.end(), 0U);
+  std::ranges::sort(order, {}, [&](std::uint32_t c) { return std::pair(profiles[c], c); });
+  return order;
+}
+
 /// A group of channels that share a table.
 struct Cluster {
   KeyCounts counts{};
+  Profile profile;
   TableRecord record{};
   CodeCost cost{};
 };
-
-/// Channels by how lopsided their signs are, then by mean key: neighbours are alike.
-std::vector<std::uint32_t> sorted_channels(const KeyHistograms& histograms) {
-  std::vector<std::pair<std::uint64_t, std::uint32_t>> keyed;
-  for (std::uint32_t c = 0; c < histograms.channels(); ++c) {
-    std::uint64_t count = 1, keys = 0, negative = 0;
-    for (const KeyHistograms::Entry entry : histograms.channel(c)) {
-      count += entry.count;
-      keys += std::uint64_t{entry.count} * (entry.bin & 0xff);
-      negative += entry.bin >= 256 ? entry.count : 0;
-    }
-    keyed.emplace_back((negative * 5 / count) << 32 | keys * 64 / count, c);
-  }
-  std::ranges::sort(keyed);
-  std::vector<std::uint32_t> order;
-  for (const auto& [key, channel] : keyed) order.push_back(channel);
-  return order;
-}
 
 std::uint64_t cost_of(std::span<const KeyHistograms::Entry> channel, const CodeCost& cost) {
   std::uint64_t total = 0;
@@ -56,11 +73,20 @@ std::uint64_t cost_of(std::span<const KeyHistograms::Entry> channel, const CodeC
   return total;
 }
 
+Profile profile_of(const KeyCounts& counts) {
+  std::vector<std::pair<std::size_t, std::uint64_t>> entries;
+  for (std::size_t bin = 0; bin < key_bins; ++bin) entries.emplace_back(bin, counts[bin]);
+  return Profile::of(entries);
+}
+
 class Clustering {
  public:
   Clustering(const KeyHistograms& histograms, const ScalarFormat& format, std::size_t tables)
       : histograms_(histograms), format_(format), assignment_(histograms.channels()) {
-    const std::vector<std::uint32_t> order = sorted_channels(histograms);
+    for (std::size_t c = 0; c < histograms.channels(); ++c) {
+      profiles_.push_back(Profile::of(histograms.channel(c)));
+    }
+    const std::vector<std::uint32_t> order = sorted_channels(profiles_);
     for (std::size_t i = 0; i < order.size(); ++i) {
       assignment_[order[i]] = static_cast<std::uint32_t>(i * tables / order.size());
     }
@@ -91,6 +117,7 @@ class Clustering {
       if (!used[a]) continue;
       clusters_[a].record = build_table(clusters_[a].counts, format_);
       clusters_[a].cost = CodeCost::of(clusters_[a].record);
+      clusters_[a].profile = profile_of(clusters_[a].counts);
       kept.push_back(a);
     }
     std::ranges::sort(kept, {}, [&](std::uint32_t a) {
@@ -111,6 +138,7 @@ class Clustering {
       const auto channel = histograms_.channel(c);
       std::uint64_t least = cost_of(channel, clusters_[assignment_[c]].cost);
       for (std::uint32_t a = 0; a < clusters_.size(); ++a) {
+        if (!near(profiles_[c], clusters_[a].profile)) continue;
         const std::uint64_t cost = cost_of(channel, clusters_[a].cost);
         if (cost < least) assignment_[c] = a, least = cost;
       }
@@ -119,6 +147,7 @@ class Clustering {
 
   const KeyHistograms& histograms_;
   const ScalarFormat& format_;
+  std::vector<Profile> profiles_;  ///< per channel
   std::vector<std::uint32_t> assignment_;
   std::vector<Cluster> clusters_;
 };
