@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
 import subprocess
 import sys
@@ -80,7 +81,9 @@ class Demo:
             "--model", str(self.options.model), "--text", str(self.text), "--out", str(out),
             "--tokens", str(self.tokens), "--new-tokens", str(self.options.new_tokens),
         ]  # fmt: skip
-        if subprocess.run(command, check=False).returncode != 0:
+        # Threads that wait by spinning stand still for seconds where other work has their cores.
+        environment = {"GOMP_SPINCOUNT": "10000", **os.environ}
+        if subprocess.run(command, env=environment, check=False).returncode != 0:
             raise DemoError(f"the {role} process failed; its output is above")
         result: dict[str, Any] = json.loads(out.read_text())
         return result
@@ -111,7 +114,9 @@ class Demo:
         cold_times = [cold["cold_ttft_s"], *(each["cold_ttft_s"] for each in warm)]
         cold_ttft_s = statistics.median(cold_times)
         warm_ttft_s = statistics.median(each["warm_ttft_s"] for each in warm)
-        stored_bytes = cold["record_bytes"] + max(0, cold["index_bytes"])
+        # The whole index, logs included: it held nothing before, and grows when it is reopened.
+        index_bytes = max(each["index_bytes"] for each in [cold, *warm])
+        stored_bytes = cold["record_bytes"] + index_bytes
         return {
             "prompt_tokens": self.tokens,
             "restored_tokens": min(each["restored_tokens"] for each in warm),
@@ -120,7 +125,7 @@ class Demo:
             "text_equal": all(each["text"] == cold["text"] for each in warm),
             "raw_bytes": cold["raw_bytes"],
             "record_bytes": cold["record_bytes"],
-            "index_bytes": cold["index_bytes"],
+            "index_bytes": index_bytes,
             "ratio_on_disk": cold["raw_bytes"] / stored_bytes,
             "cold_ttft_s": cold_ttft_s,
             "warm_ttft_s": warm_ttft_s,

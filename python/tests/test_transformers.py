@@ -17,6 +17,7 @@ transformers = pytest.importorskip("transformers")
 
 from kvstrata.transformers import PrefixCache, cache_argument, descriptor, fingerprint  # noqa: E402
 
+torch.set_num_threads(1)  # small models: more threads only wait for each other
 BLOCK = 16
 SMALL = {
     "vocab_size": 200, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 3,
