@@ -46,13 +46,8 @@ TEST_CASE("What was written is read back") {
 TEST_CASE("A batch ends with one completion for each request, by tag") {
   on_every_back_end([](Device& device) {
     const FileHandle file = make_file(device, "segment", 1_MiB, 3);
-    std::vector<AlignedBuffer> buffers;
-    std::vector<IoRequest> batch;
-    for (std::uint64_t i = 0; i < 32; ++i) {
-      buffers.emplace_back(32_KiB);
-      batch.push_back(read_request(file, i * 32_KiB, buffers.back(), 100 + i));
-    }
-    REQUIRE(device.submit(batch).ok());
+    const AlignedBuffer buffer(1_MiB);
+    REQUIRE(device.submit(reads_of_parts(file, 32, buffer, 100)).ok());
     CHECK(device.in_flight() == 32);
     std::vector<IoCompletion> ended = wait_all(device);
     REQUIRE(ended.size() == 32);
@@ -60,8 +55,8 @@ TEST_CASE("A batch ends with one completion for each request, by tag") {
     for (std::uint64_t i = 0; i < 32; ++i) {
       CHECK(ended[i].tag == 100 + i);
       CHECK(ended[i].status.ok());
-      CHECK(filled_with(buffers[i].view(), 3, i * 32_KiB));
     }
+    CHECK(filled_with(buffer.view(), 3));
   });
 }
 
@@ -69,13 +64,13 @@ TEST_CASE("More requests than the queue is deep are busy, and none is taken") {
   on_every_back_end(
       [](Device& device) {
         const FileHandle file = make_file(device, "segment", 64_KiB, 3);
-        const AlignedBuffer buffer(4_KiB);
-        const std::vector<IoRequest> five(5, read_request(file, 0, buffer));
+        const AlignedBuffer buffer(5 * 4_KiB);
+        const std::vector<IoRequest> five = reads_of_parts(file, 5, buffer);
         CHECK(kind_of(device.submit(five)) == ErrorKind::busy);
         CHECK(device.in_flight() == 0);
-        const std::vector<IoRequest> three(3, read_request(file, 0, buffer));
+        const std::span three = std::span(five).first(3);
         CHECK(device.submit(three).ok());
-        const std::vector<IoRequest> two(2, read_request(file, 0, buffer));
+        const std::span two = std::span(five).last(2);
         CHECK(kind_of(device.submit(two)) == ErrorKind::busy);
         CHECK(wait_all(device).size() == 3);
         CHECK(device.submit(two).ok());
@@ -274,8 +269,7 @@ TEST_CASE("Destroying a device waits for what is in flight") {
 /// Leaves 32 reads of a file in flight.
 void leave_reads_in_flight(Device& device, const AlignedBuffer& buffer) {
   const FileHandle file = make_file(device, "segment", buffer.size(), 3);
-  const std::vector<IoRequest> batch(32, read_request(file, 0, buffer));
-  KV_CHECK(device.submit(batch).ok(), "submit failed");
+  KV_CHECK(device.submit(reads_of_parts(file, 32, buffer)).ok(), "submit failed");
 }
 
 TEST_CASE("A device is drained also when its thread has ended") {
@@ -308,9 +302,8 @@ TEST_CASE("Waiting for more than is in flight returns when nothing is left") {
     const FileHandle file = make_file(device, "segment", 64_KiB, 3);
     std::vector<IoCompletion> ended;
     CHECK(device.wait(ended, 10, Milliseconds::max()).value() == 0);
-    const AlignedBuffer buffer(4_KiB);
-    const std::vector<IoRequest> two(2, read_request(file, 0, buffer));
-    REQUIRE(device.submit(two).ok());
+    const AlignedBuffer buffer(8_KiB);
+    REQUIRE(device.submit(reads_of_parts(file, 2, buffer)).ok());
     CHECK(device.wait(ended, 10, Milliseconds::max()).value() == 2);
     CHECK(ended.size() == 2);
   });
@@ -319,16 +312,15 @@ TEST_CASE("Waiting for more than is in flight returns when nothing is left") {
 TEST_CASE("run() keeps the completions of others for the next wait") {
   on_every_back_end([](Device& device) {
     const FileHandle file = make_file(device, "segment", 64_KiB, 3);
-    const AlignedBuffer buffer(4_KiB);
+    const AlignedBuffer buffer(12_KiB);
     const AlignedBuffer own(4_KiB);
-    const std::vector<IoRequest> three(3, read_request(file, 0, buffer, 5));
-    REQUIRE(device.submit(three).ok());
-    CHECK(device.run(read_request(file, 4_KiB, own, 6)).ok());
+    REQUIRE(device.submit(reads_of_parts(file, 3, buffer, 5)).ok());
+    CHECK(device.run(read_request(file, 4_KiB, own, 99)).ok());
     CHECK(filled_with(own.view(), 3, 4_KiB));
     CHECK(device.in_flight() == 3);
     const std::vector<IoCompletion> ended = wait_all(device);
     CHECK(ended.size() == 3);
-    CHECK(std::all_of(ended.begin(), ended.end(), [](auto& end) { return end.tag == 5; }));
+    CHECK(std::all_of(ended.begin(), ended.end(), [](auto& end) { return end.tag != 99; }));
   });
 }
 

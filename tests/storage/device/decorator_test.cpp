@@ -31,9 +31,8 @@ TEST_CASE("A throttled device moves its bytes a second and no more, by its clock
   make_file(*inner, "segment", 4_MiB, 1);
   ThrottledDevice device(inner->clone().value(), {.bytes_per_second = 1_MiB}, clock);
   const FileHandle file = device.open("segment", false).value();
-  const AlignedBuffer buffer(512_KiB);
-  const std::vector<IoRequest> batch(4, read_request(file, 0, buffer));
-  REQUIRE(device.submit(batch).ok());
+  const AlignedBuffer buffer(2_MiB);
+  REQUIRE(device.submit(reads_of_parts(file, 4, buffer)).ok());
   CHECK(poll(device) == 0);
   clock.advance(Milliseconds(499));
   CHECK(poll(device) == 0);
@@ -83,14 +82,7 @@ TEST_CASE("A throttled device works by the machine's clock on every back end") {
                            {.bytes_per_second = 1_GiB, .latency = Milliseconds(1)});
     const FileHandle file = make_file(device, "segment", 256_KiB, 1);
     const AlignedBuffer buffer(256_KiB);
-    std::vector<IoRequest> batch;
-    for (std::uint64_t i = 0; i < 8; ++i) {
-      IoRequest request = read_request(file, i * 32_KiB, buffer);
-      request.buffer += i * 32_KiB;
-      request.bytes = 32_KiB;
-      batch.push_back(request);
-    }
-    REQUIRE(device.submit(batch).ok());
+    REQUIRE(device.submit(reads_of_parts(file, 8, buffer)).ok());
     CHECK(wait_all(device).size() == 8);
     CHECK(filled_with(buffer.view(), 1));
   }
@@ -158,12 +150,8 @@ TEST_CASE("A delayed completion comes after as many later ones, or when nothing 
   FaultyDevice device(memory(), script);
   const FileHandle file = make_file(device, "segment", 64_KiB, 1);
   script->add({.target = FaultTarget::read, .action = FaultAction::delay, .completions = 2});
-  const AlignedBuffer buffer(4_KiB);
-  std::vector<IoRequest> batch;
-  for (std::uint64_t i = 0; i < 4; ++i) {
-    batch.push_back(read_request(file, 0, buffer, i));
-  }
-  REQUIRE(device.submit(batch).ok());
+  const AlignedBuffer buffer(16_KiB);
+  REQUIRE(device.submit(reads_of_parts(file, 4, buffer)).ok());
   std::vector<IoCompletion> ended = wait_all(device);
   REQUIRE(ended.size() == 4);
   CHECK(ended.front().tag == 1);

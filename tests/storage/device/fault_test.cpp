@@ -15,11 +15,6 @@ namespace {
 
 using namespace testing;
 
-struct Faulty {
-  std::shared_ptr<FaultScript> script;
-  std::unique_ptr<Device> device;
-};
-
 void on_every_back_end(const std::function<void(Device&, FaultScript&)>& rule) {
   for (const BackEnd& back_end : all_back_ends()) {
     CAPTURE(back_end.name);
@@ -122,17 +117,12 @@ TEST_CASE("A failed request in a batch fails alone") {
   on_every_back_end([](Device& device, FaultScript& script) {
     const FileHandle file = make_file(device, "segment", 256_KiB, 5);
     script.add({.target = FaultTarget::read, .nth = 3, .error_number = EIO});
-    std::vector<AlignedBuffer> buffers;
-    std::vector<IoRequest> batch;
-    for (std::uint64_t i = 0; i < 8; ++i) {
-      buffers.emplace_back(32_KiB);
-      batch.push_back(read_request(file, i * 32_KiB, buffers.back(), i));
-    }
-    REQUIRE(device.submit(batch).ok());
+    const AlignedBuffer buffer(256_KiB);
+    REQUIRE(device.submit(reads_of_parts(file, 8, buffer)).ok());
     for (const IoCompletion& end : wait_all(device)) {
       CHECK(end.status.ok() == (end.tag != 2));
       if (end.status.ok()) {
-        CHECK(filled_with(buffers[end.tag].view(), 5, end.tag * 32_KiB));
+        CHECK(filled_with(buffer.view().subspan(end.tag * 32_KiB, 32_KiB), 5, end.tag * 32_KiB));
       } else {
         CHECK(end.status.error().kind() == ErrorKind::io);
       }
@@ -147,13 +137,8 @@ TEST_CASE("A failed batch's buffers are not handed back before every completion 
     for (const std::uint64_t nth : {4, 5, 6}) {
       script.add({.target = FaultTarget::read, .action = FaultAction::hold, .nth = nth});
     }
-    std::vector<AlignedBuffer> buffers;
-    std::vector<IoRequest> batch;
-    for (std::uint64_t i = 0; i < 8; ++i) {
-      buffers.emplace_back(32_KiB);
-      batch.push_back(read_request(file, i * 32_KiB, buffers.back(), i));
-    }
-    REQUIRE(device.submit(batch).ok());
+    const AlignedBuffer buffer(256_KiB);
+    REQUIRE(device.submit(reads_of_parts(file, 8, buffer)).ok());
     std::vector<IoCompletion> ended;
     while (ended.size() < 5) {
       REQUIRE(device.wait(ended, 1, std::chrono::seconds(60)).ok());
@@ -163,30 +148,21 @@ TEST_CASE("A failed batch's buffers are not handed back before every completion 
 
     // The next batch of smaller reads begins at once; nothing of the old one is counted for it.
     const AlignedBuffer small(8 * 4_KiB);
-    std::vector<IoRequest> next;
-    for (std::uint64_t i = 0; i < 8; ++i) {
-      IoRequest request = read_request(file, i * 8_KiB, small, 100 + i);
-      request.buffer += i * 4_KiB;
-      request.bytes = 4_KiB;
-      next.push_back(request);
-    }
-    REQUIRE(device.submit(next).ok());
+    REQUIRE(device.submit(reads_of_parts(file, 8, small, 100)).ok());
     ended.clear();
     while (ended.size() < 8) {
       REQUIRE(device.wait(ended, 1, std::chrono::seconds(60)).ok());
     }
     CHECK(std::all_of(ended.begin(), ended.end(),
                       [](auto& end) { return end.tag >= 100 && end.status.ok(); }));
-    for (std::uint64_t i = 0; i < 8; ++i) {
-      CHECK(filled_with(small.view().subspan(i * 4_KiB, 4_KiB), 5, i * 8_KiB));
-    }
+    CHECK(filled_with(small.view(), 5));
     CHECK(device.in_flight() == 3);
     script.release();
     ended = wait_all(device);
     REQUIRE(ended.size() == 3);
     for (const IoCompletion& end : ended) {
       CHECK(end.status.ok());
-      CHECK(filled_with(buffers[end.tag].view(), 5, end.tag * 32_KiB));
+      CHECK(filled_with(buffer.view().subspan(end.tag * 32_KiB, 32_KiB), 5, end.tag * 32_KiB));
     }
   });
 }
@@ -199,8 +175,7 @@ TEST_CASE("A device is destroyed safely with completions held back") {
     const FileHandle file = make_file(*device, "segment", 64_KiB, 5);
     script->add({.target = FaultTarget::read, .action = FaultAction::hold, .from_then_on = true});
     const AlignedBuffer buffer(64_KiB);
-    const std::vector<IoRequest> batch(4, read_request(file, 0, buffer));
-    REQUIRE(device->submit(batch).ok());
+    REQUIRE(device->submit(reads_of_parts(file, 4, buffer)).ok());
     device.reset();
     CHECK(script->injected() == 4);
   }
@@ -243,14 +218,7 @@ TEST_CASE("A request that can't be handed over ends as a failed request of its b
     const FileHandle file = make_file(device, "segment", 64_KiB, 5);
     script.add({.target = FaultTarget::submission, .nth = 2, .error_number = ENOMEM});
     const AlignedBuffer buffer(3 * 4_KiB);
-    std::vector<IoRequest> batch;
-    for (std::uint64_t i = 0; i < 3; ++i) {
-      IoRequest request = read_request(file, 0, buffer, i);
-      request.bytes = 4_KiB;
-      request.buffer += i * 4_KiB;
-      batch.push_back(request);
-    }
-    REQUIRE(device.submit(batch).ok());
+    REQUIRE(device.submit(reads_of_parts(file, 3, buffer)).ok());
     CHECK(device.in_flight() == 3);
     const std::vector<IoCompletion> ended = wait_all(device);
     REQUIRE(ended.size() == 3);

@@ -142,6 +142,19 @@ IoRequest write_request(FileHandle file, std::uint64_t offset, const AlignedBuff
   return request;
 }
 
+std::vector<IoRequest> reads_of_parts(FileHandle file, std::size_t count,
+                                      const AlignedBuffer& buffer, std::uint64_t tag) {
+  std::vector<IoRequest> parts(count, read_request(file, 0, buffer));
+  const std::uint64_t bytes = buffer.size() / count;
+  for (std::size_t i = 0; i < count; ++i) {
+    parts[i].offset = i * bytes;
+    parts[i].buffer += i * bytes;
+    parts[i].bytes = bytes;
+    parts[i].tag = tag + i;
+  }
+  return parts;
+}
+
 IoRequest sync_request(FileHandle file, std::uint64_t tag) {
   return {.operation = IoOperation::data_sync, .file = file, .tag = tag};
 }

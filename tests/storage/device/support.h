@@ -55,6 +55,9 @@ IoRequest read_request(FileHandle file, std::uint64_t offset, const AlignedBuffe
                        std::uint64_t tag = 0);
 IoRequest write_request(FileHandle file, std::uint64_t offset, const AlignedBuffer& buffer,
                         std::uint64_t tag = 0);
+/// Reads that together fill the buffer from the file's begin: `count` equal parts, tags from `tag`.
+std::vector<IoRequest> reads_of_parts(FileHandle file, std::size_t count,
+                                      const AlignedBuffer& buffer, std::uint64_t tag = 0);
 IoRequest sync_request(FileHandle file, std::uint64_t tag = 0);
 
 /// The seed of a random test: KVSTRATA_SEED, or a new one; printed.

@@ -199,12 +199,7 @@ TEST_CASE("A ring that refuses what it is given fails those requests and loses n
             return 1;
           }
           const AlignedBuffer buffer(3 * 4_KiB);
-          std::vector<IoRequest> batch;
-          for (std::uint64_t i = 0; i < 3; ++i) {
-            batch.push_back(
-                {.file = file, .buffer = buffer.data() + i * 4_KiB, .bytes = 4_KiB, .tag = i});
-          }
-          if (!device->submit(batch).ok()) {
+          if (!device->submit(reads_of_parts(file, 3, buffer)).ok()) {
             return 2;
           }
           const std::vector<IoCompletion> ended = wait_all(*device);
