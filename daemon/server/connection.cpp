@@ -41,7 +41,7 @@ asio::awaitable<void> Connection::read_loop() {
   while (is_open_) {
     if (session_->is_closing()) {
       co_await discard_rest();
-    } else if (!session_->may_read()) {
+    } else if (reader_.between_messages() && !session_->may_read()) {
       reads_in_turn_ = 0;
       co_await resume_.wait();
     } else {

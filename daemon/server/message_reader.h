@@ -35,6 +35,8 @@ class MessageReader {
   /// After `message`: the stored payload, if any.
   std::shared_ptr<ByteVector> take_payload() { return std::move(payload_); }
 
+  /// No message was accepted that is not yet complete.
+  bool between_messages() const { return stage_ == Stage::header || stage_ == Stage::header_seen; }
   /// The next message has begun: its sender owes the rest.
   bool in_message() const { return stage_ != Stage::header || begin_ != end_; }
 

@@ -155,9 +155,9 @@ void Server::Impl::adopt(UniqueFd socket) {
                     " connections are open (server.connections_max, or the open-files limit)");
     if (refused_open_ >= refused_open_max) return;
   }
-  const auto connection =
-      std::make_shared<Connection>(shared_context_, loop_.impl(), id, std::move(socket), std::move(peer),
-                                   [this](ConnectionId closed) { connection_closed(closed); });
+  const auto connection = std::make_shared<Connection>(
+      shared_context_, loop_.impl(), id, std::move(socket), std::move(peer),
+      [this](ConnectionId closed) { connection_closed(closed); });
   if (refused) {
     ++refused_open_;
     connection->session().refuse({ErrorKind::busy, "too many connections; try again later"});

@@ -94,8 +94,20 @@ TEST_CASE("Anything but HELLO first is answered and ends the connection") {
   client.send(Verb::exists, selection.body, selection.payload);
   CHECK(client.receive()->error() == ErrorKind::unauthenticated);
   CHECK(client.is_closed());
+  client.close();
   server.wait_until([&] { return server.server->context().connections == 0; });
   CHECK(server.on_loop([&] { return server.engine.closed.size(); }) == 0);
+}
+
+TEST_CASE("After its last reply a connection lingers for a second, not longer") {
+  TestServer server;
+  TestClient client = server.connect();
+  client.send(Verb::stats);
+  CHECK(client.receive()->error() == ErrorKind::unauthenticated);
+  CHECK(client.is_closed());  // its sending side
+  CHECK(server.on_loop([&] { return server.server->context().connections; }) == 1);
+  server.clock.advance(Milliseconds(1001));
+  server.wait_until([&] { return server.server->context().connections == 0; });
 }
 
 TEST_CASE("A HELLO that is too large ends the connection before it is read") {

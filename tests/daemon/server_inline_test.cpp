@@ -46,6 +46,7 @@ HashSelection one_put(std::size_t value_bytes) {
   HashSelection put;
   put.body.set_u64("ns", 7).set_text("by", "key").set_u64("count", 1);
   put.body.set_u64s("lengths", std::vector<std::uint64_t>{value_bytes});
+  put.body.set_u64("deadline_ms", 600'000);
   put.payload = {std::byte{1}, std::byte{0}, std::byte{'k'}};
   put.payload.resize(3 + value_bytes, std::byte{0x5c});
   return put;
@@ -251,6 +252,26 @@ TEST_CASE("A PUT that stops half way ends its connection; one that waits its tur
   CHECK(server.counters().stalled_writers == 1);
   waits.send_bytes(ByteView(bytes).subspan(1000));
   server.wait_until([&] { return server.engine.put_pending.size() == 1; });
+}
+
+TEST_CASE("A PUT whose deadline passes while it arrives is answered, then read to its end") {
+  TestServer server;
+  TestClient client = server.connect_authenticated();
+  HashSelection put = one_put(1 << 20);
+  put.body.set_u64("deadline_ms", 1000);
+  Header header;
+  header.verb = Verb::put;
+  header.request_id = 1;
+  const ByteVector bytes = message_bytes(header, put.body, put.payload);
+  client.send_bytes(ByteView(bytes).first(1000));
+  server.wait_until(
+      [&] { return server.server->context().inline_memory->used_bytes() == put.payload.size(); });
+  server.clock.advance(Milliseconds(1001));
+  CHECK(client.receive()->error() == ErrorKind::deadline_exceeded);
+  client.send_bytes(ByteView(bytes).subspan(1000));
+  CHECK(client.call(Verb::stats).header.status == 0);
+  CHECK(server.on_loop([&] { return server.engine.put_pending.empty(); }));
+  CHECK(inline_bytes(server) == 0);
 }
 
 TEST_CASE("An idle client between messages is left alone") {
