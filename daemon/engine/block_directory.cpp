@@ -162,8 +162,7 @@ Removal BlockDirectory::evict(std::optional<TenantId> tenant, std::uint64_t byte
     const BlockPtr block = find(*key);
     ++removal.removed_blocks;
     removal.removed_bytes += block->raw_bytes;
-    ++core_.counters.evicted_blocks;
-    core_.counters.evicted_bytes += block->raw_bytes;
+    count_evicted(*block);
     drop_host_copy(block);
   }
   return removal;
@@ -171,37 +170,68 @@ Removal BlockDirectory::evict(std::optional<TenantId> tenant, std::uint64_t byte
 
 // Frees one slot that serves (tenant, bytes), or a whole chunk whose memory can become one.
 bool BlockDirectory::evict_for(TenantId tenant, std::uint64_t bytes) {
+  const std::uint64_t before = core_.arena->stats().chunk_bytes;
+  announce(core_.arena->retire_empty_chunks(tenant, bytes));
+  if (core_.arena->stats().chunk_bytes < before) return true;
   const auto any = [this](const BlockKey& key) { return may_evict(*find(key)); };
   const auto key = host_order_->victim(any, victims_looked_at_max);
-  if (!key) return retire_for_staging(tenant, bytes);
+  if (!key) return false;
   const BlockPtr block = find(*key);
   const bool fits = block->tenant == tenant &&
                     core_.arena->size_class(block->raw_bytes) == core_.arena->size_class(bytes);
-  if (fits) {
-    ++core_.counters.evicted_blocks;
-    core_.counters.evicted_bytes += block->raw_bytes;
+  if (!fits && empty_a_chunk()) {
+    announce(core_.arena->retire_empty_chunks(tenant, bytes));
+  } else {
+    count_evicted(*block);
     drop_host_copy(block);
-    return true;
   }
-  empty_chunk(block->slot.chunk);
-  retire(tenant, bytes);
   return true;  // at least one block went, so this ends
 }
 
-void BlockDirectory::empty_chunk(ChunkId chunk) {
-  std::vector<BlockPtr> blocks;
-  for (const auto& [index, block] : by_slot_[chunk]) {
-    if (!block->dead && may_evict(*block)) blocks.push_back(find(block->key));
+bool BlockDirectory::retire_for_staging(std::uint64_t bytes) {
+  const std::uint64_t before = core_.arena->stats().chunk_bytes;
+  announce(core_.arena->retire_empty_chunks_for_staging(bytes));
+  if (core_.arena->stats().chunk_bytes == before && empty_a_chunk()) {
+    announce(core_.arena->retire_empty_chunks_for_staging(bytes));
   }
-  for (const BlockPtr& block : blocks) {
-    ++core_.counters.evicted_blocks;
-    core_.counters.evicted_bytes += block->raw_bytes;
-    drop_host_copy(block);
-  }
+  return core_.arena->stats().chunk_bytes < before;
 }
 
-void BlockDirectory::retire(TenantId tenant, std::uint64_t bytes) {
-  for (const auto& retired : core_.arena->retire_empty_chunks(tenant, bytes)) {
+// Evicts all blocks of the chunk of the first victim whose whole chunk may go. Emptying one in
+// which something stays would cost hits and free nothing.
+bool BlockDirectory::empty_a_chunk() {
+  std::unordered_map<ChunkId, bool> may_go;
+  const auto whole_chunk = [&](const BlockKey& key) {
+    const ChunkId chunk = find(key)->slot.chunk;
+    const auto [at, is_new] = may_go.try_emplace(chunk, true);
+    if (is_new) {
+      at->second = std::ranges::all_of(by_slot_[chunk], [this](const auto& used) {
+        return !used.second->dead && may_evict(*used.second);
+      });
+    }
+    return at->second;
+  };
+  const auto key = host_order_->victim(whole_chunk, victims_looked_at_max);
+  if (!key) return false;
+  std::vector<BlockPtr> blocks;
+  for (const auto& [index, block] : by_slot_[find(*key)->slot.chunk]) {
+    blocks.push_back(find(block->key));
+  }
+  for (const BlockPtr& block : blocks) {
+    count_evicted(*block);
+    drop_host_copy(block);
+  }
+  return true;
+}
+
+void BlockDirectory::count_evicted(const Block& block) {
+  ++core_.counters.evicted_blocks;
+  core_.counters.evicted_bytes += block.raw_bytes;
+}
+
+// Clients that map a closed chunk are asked to unmap it; until then it counts as memory.
+void BlockDirectory::announce(const std::vector<hostmem::HostArena::Retired>& closed) {
+  for (const auto& retired : closed) {
     by_slot_.erase(retired.chunk);
     for (const ConnectionId connection : retired.mapped_by) {
       Event event;
@@ -211,18 +241,6 @@ void BlockDirectory::retire(TenantId tenant, std::uint64_t bytes) {
       core_.emit(event);
     }
   }
-}
-
-bool BlockDirectory::retire_for_staging(TenantId tenant, std::uint64_t bytes) {
-  const std::uint64_t before = core_.arena->stats().chunk_bytes;
-  retire(tenant, bytes);
-  if (core_.arena->stats().chunk_bytes < before) return true;
-  const auto any = [this](const BlockKey& key) { return may_evict(*find(key)); };
-  const auto key = host_order_->victim(any, victims_looked_at_max);
-  if (!key) return false;
-  empty_chunk(find(*key)->slot.chunk);
-  retire(tenant, bytes);
-  return core_.arena->stats().chunk_bytes < before;
 }
 
 // A block is listed where it would be given up: by the host tier's policy while it has a copy

@@ -46,7 +46,7 @@ class BlockDirectory {
   /// Evicts until `bytes` are freed or nothing may go; of one tenant, if given.
   Removal evict(std::optional<TenantId> tenant, std::uint64_t bytes);
   /// Makes room for staging memory: empties and closes chunks. True if something was freed.
-  bool retire_for_staging(TenantId tenant, std::uint64_t bytes);
+  bool retire_for_staging(std::uint64_t bytes);
 
   void for_each(const std::function<void(const BlockPtr&)>& visit) const;
   std::size_t size() const { return blocks_.size(); }
@@ -55,8 +55,9 @@ class BlockDirectory {
  private:
   bool may_evict(const Block& block) const;
   bool evict_for(TenantId tenant, std::uint64_t bytes);
-  void empty_chunk(ChunkId chunk);
-  void retire(TenantId tenant, std::uint64_t bytes);
+  bool empty_a_chunk();
+  void count_evicted(const Block& block);
+  void announce(const std::vector<hostmem::HostArena::Retired>& closed);
   static void list_in(Block& block, hostmem::EvictionPolicy* order);
   void free_memory(Block& block);
   void trim_disk_entries();

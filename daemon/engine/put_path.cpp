@@ -142,7 +142,7 @@ Result<Reserved> PutPath::reserve(const Caller& caller, NamespaceId id, std::uin
   for (std::uint32_t i = 0; i < slots; ++i) {
     auto slot = core_.arena->allocate_staging(caller.tenant, caller.connection, bytes);
     if (!slot && slot.error().kind() == ErrorKind::out_of_memory &&
-        directory_.retire_for_staging(caller.tenant, bytes)) {
+        directory_.retire_for_staging(bytes)) {
       slot = core_.arena->allocate_staging(caller.tenant, caller.connection, bytes);
     }
     if (!slot) {

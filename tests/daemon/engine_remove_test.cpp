@@ -152,6 +152,28 @@ TEST_CASE("A tenant neither sees nor touches another tenant's namespace") {
   CHECK(found(kit, ns, sequence) == 2);
 }
 
+TEST_CASE("Memory that one tenant filled and cleared serves another") {
+  EngineKit kit(16_MiB);
+  const auto stranger = kit.caller(9, "other");
+  const auto ns = kit.open_namespace(small_model(), kit.caller()).ns;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    const auto sequence = make_sequence(i, 100);
+    REQUIRE(kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks, true).ok());
+  }
+  REQUIRE(
+      kit.await<Removal>([&](auto done) { kit.engine().clear(kit.caller(), {}, std::move(done)); })
+          .ok());
+  const auto own = kit.open_namespace(small_model(), stranger).ns;
+  for (std::uint32_t i = 0; i < 40; ++i) {
+    const auto sequence = make_sequence(i, 100);
+    const auto stored = kit.put(stranger, own, sequence.tokens, sequence.blocks, true);
+    REQUIRE(stored.ok());
+    CHECK(stored->status == std::vector<std::uint8_t>(100, 0));
+  }
+  const auto stats = kit.engine().stats(stranger).arena;
+  CHECK(stats.chunk_bytes + stats.zombie_bytes <= stats.budget_bytes);
+}
+
 TEST_CASE("EXPLAIN names the first field in which a namespace that has the block differs") {
   EngineKit kit;
   const auto sequence = make_sequence(1, 2);
