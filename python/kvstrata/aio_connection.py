@@ -145,10 +145,11 @@ class AsyncConnection:
                     return waiter.future.result()
                 self._answer_overdue(request, deadline, grace_s)
         except BaseException:
-            if not waiter.future.done():
+            if self.session.abandon(request_id):
                 waiter.future.cancel()
-                self.session.abandon(request_id)
                 self._cancel(request_id)
+            elif waiter.future.done() and waiter.future.exception() is None:
+                self.session.give_back(request.verb, waiter.future.result().body)
             raise
 
     def _answer_overdue(self, request: Request, deadline: float, grace_s: float) -> None:

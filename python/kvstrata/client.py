@@ -137,6 +137,8 @@ class Client:
         except Unavailable as error:
             self._back_off.failed(error, began)
             raise
+        if self._finalizer is not None:
+            self._finalizer.detach()
         self._finalizer = weakref.finalize(self, connection.close)
         return connection
 

@@ -51,6 +51,9 @@ class _Waiter:
     def wait(self, timeout_s: float) -> bool:
         return self._done.acquire(timeout=timeout_s)
 
+    def reply_if_any(self) -> Reply | None:
+        return self._reply
+
     def result(self) -> Reply:
         if self._error is not None:
             raise self._error
@@ -141,8 +144,10 @@ class Connection:
             while not waiter.wait(max(0.02, deadline + grace_s - time.monotonic())):
                 self._answer_overdue(request, deadline, grace_s)
         except BaseException:
-            self.session.abandon(request_id)
-            self._cancel_later(request_id)
+            if self.session.abandon(request_id):
+                self._cancel_later(request_id)
+            elif waiter.wait(1.0) and (reply := waiter.reply_if_any()):
+                self.session.give_back(request.verb, reply.body)
             raise
         return waiter.result()
 

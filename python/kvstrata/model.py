@@ -120,7 +120,7 @@ class ModelDescriptor:
     """
 
     fingerprint: str  #: identifies the weights, 1..128 bytes, for example the hex of a hash
-    dtype: DType = DType.BF16
+    dtype: DType = DType.BF16  #: or its name, "bf16"
     block_tokens: int = 256  #: 16..1024
     vocab_size: int = 0  #: token ids are below this; 0: below 2^31
     groups: tuple[LayerGroup, ...] = ()  #: 1..64; none: opaque keys
@@ -129,6 +129,8 @@ class ModelDescriptor:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "groups", tuple(self.groups))
+        if isinstance(self.dtype, str):
+            object.__setattr__(self, "dtype", DType.parse(self.dtype))
 
     def validate(self) -> None:
         """Raises InvalidArgument with the first field that is out of range or contradicts

@@ -82,6 +82,7 @@ class Session:
         self._ids = itertools.count(1)
         self._waiting: dict[int, tuple[Verb, Waiter | None]] = {}
         self._pid = os.getpid()
+        self._waiting_lock = threading.Lock()
         self._fail_lock = threading.Lock()
 
     # ---- what any thread may ask
@@ -128,10 +129,15 @@ class Session:
         """The request was never sent."""
         self._waiting.pop(request_id, None)
 
-    def abandon(self, request_id: int) -> None:
-        """Nobody waits for this request any more. What its late reply grants is given back."""
-        if entry := self._waiting.get(request_id):
+    def abandon(self, request_id: int) -> bool:
+        """Nobody waits for this request any more: what its late reply grants is given back. False
+        if the reply came already; then the caller gives back what is in it."""
+        with self._waiting_lock:
+            entry = self._waiting.get(request_id)
+            if entry is None:
+                return False
             self._waiting[request_id] = (entry[0], None)
+            return True
 
     def release_later(self, lease_id: int) -> None:
         """Puts a RELEASE into the outbox; it leaves with the next request."""
@@ -151,7 +157,8 @@ class Session:
         self.maintain()
 
     def _receive_reply(self, message: Message) -> None:
-        verb, waiter = self._waiting.pop(message.request_id, (None, None))
+        with self._waiting_lock:
+            verb, waiter = self._waiting.pop(message.request_id, (None, None))
         if verb is None:
             if message.status:  # an error about the stream itself
                 raise error_of(message.status, message.body.text("message", "no message"))
@@ -159,7 +166,8 @@ class Session:
         if verb != message.verb:
             raise ProtocolError(f"{verb.name} was answered as {message.verb.name}")
         if waiter is None:
-            self._give_back(message)
+            if not message.status:
+                self.give_back(verb, message.body)
         elif message.status:
             waiter.set_exception(
                 error_of(message.status, message.body.text("message", "no message"))
@@ -167,18 +175,15 @@ class Session:
         else:
             waiter.set_result(Reply(message.body, message.payload))
 
-    def _give_back(self, message: Message) -> None:
-        """The asker is gone: return what the answer grants."""
-        body = message.body
-        if message.status:
-            return
-        if message.verb in (Verb.LOOKUP, Verb.GET) and (lease := body.number("lease", 0)):
+    def give_back(self, verb: Verb, body: Body) -> None:
+        """Nobody takes this answer: returns what it grants, with the next message."""
+        if verb in (Verb.LOOKUP, Verb.GET) and (lease := body.number("lease", 0)):
             self.outbox.append(Request(Verb.RELEASE, {"leases": [lease]}))
-        elif message.verb == Verb.GROUP_LOOKUP:
+        elif verb == Verb.GROUP_LOOKUP:
             leases = [part["lease"] for part in body.array("leases", []) if part.get("lease")]
             if leases:
                 self.outbox.append(Request(Verb.RELEASE, {"leases": leases}))
-        elif message.verb == Verb.RESERVE:
+        elif verb == Verb.RESERVE:
             raw = body.binary("slots", b"")
             slots = [int.from_bytes(raw[at : at + 8], "little") for at in range(0, len(raw), 32)]
             self.outbox.append(Request(Verb.ABORT, {"slots": slots}))

@@ -297,6 +297,9 @@ class Staged:
         self.abort_later()
         self.session.send_outbox()
 
+    def __del__(self) -> None:
+        self.abort_later()  # dropped without commit or abort
+
 
 def stage(session: Session, blocks: NewBlocks, count: int, size: int) -> Flow[Staged | None]:
     """RESERVE: ``count`` slots of ``size`` bytes; None if the chunk can't be mapped."""

@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import os
 import re
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -286,6 +287,40 @@ def test_leased_blocks_survive_a_full_memory(shared_daemon, request, rng) -> Non
             for view, block in zip(found, blocks, strict=True):
                 with view as data:
                     assert np.array_equal(data, block)
+
+
+# ---- TCP and tenants
+
+
+def test_tenants_with_tokens_share_nothing_over_tcp(tmp_path: Path, rng) -> None:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    config = tmp_path / "kvstratad.toml"
+    tokens = {name: name * 16 for name in ("one", "two")}
+    config.write_text(
+        "".join(f'[[tenants]]\nname = "{n}"\ntoken = "{t}"\n' for n, t in tokens.items())
+    )
+    config.chmod(0o600)
+    arguments = (*ARGUMENTS, "--config", str(config), "--listen", f"127.0.0.1:{port}")
+    address = f"tcp:127.0.0.1:{port}"
+    with LocalDaemon(Path(BINARY), tmp_path / "data", arguments):
+        with kvstrata.connect(address, token=tokens["one"], **PATIENT) as client:
+            assert client.server_info().tenant == "one"
+            namespace = client.register(LARGE_MODEL)
+            prefix, blocks = put_some(namespace, 6, rng)
+            assert_found(namespace, prefix, blocks)
+            lease = namespace.lookup(prefix)
+            with kvstrata.connect(address, token=tokens["two"], **PATIENT) as other:
+                apart = other.register(LARGE_MODEL)
+                assert apart.hash != namespace.hash
+                assert apart.exists(prefix).blocks == 0
+                assert apart.exists(hashes=namespace.hashes(prefix)).blocks == 0
+                with pytest.raises(kvstrata.NotFound):
+                    other.attach(lease.handle)
+        for token in (None, "wrong", "w" * 48):
+            with pytest.raises(kvstrata.Unauthenticated):
+                kvstrata.connect(address, token=token, **PATIENT)
 
 
 # ---- restarts

@@ -110,3 +110,9 @@ def test_names_are_parsed_and_unknown_ones_listed() -> None:
         DType.parse("bf17")
     with pytest.raises(InvalidArgument, match="layer group kind 'x' is unknown"):
         GroupKind.parse("x")
+
+
+def test_a_dtype_may_be_named() -> None:
+    assert ModelDescriptor("m", dtype="fp8_e4m3").dtype is DType.FP8_E4M3  # type: ignore[arg-type]
+    with pytest.raises(InvalidArgument, match="fp9"):
+        ModelDescriptor("m", dtype="fp9")  # type: ignore[arg-type]
