@@ -89,6 +89,13 @@ Status check_group(const LayerGroup& group, const ModelDescriptor& model) {
   const bool k_only =
       group.kind == GroupKind::mla_latent || group.kind == GroupKind::recurrent_state;
   KV_TRY(check_range("head_dim_v", group.head_dim_v, k_only ? 0 : 1, 65536));
+  const std::string& axes = model.layout.k_axes;
+  if (group.head_dim_v != 0 && group.head_dim_k != group.head_dim_v &&
+      axes.find('C') < axes.find('S')) {
+    return Error(ErrorKind::invalid_argument,
+                 "model descriptor: layout axis C may be outside S only where head_dim_k equals "
+                 "head_dim_v");
+  }
   const bool windowed = group.kind == GroupKind::sliding_window;
   KV_TRY(check_range("window_tokens", group.window_tokens, windowed ? 1 : 0,
                      windowed ? std::uint64_t{1} << 30 : 0));

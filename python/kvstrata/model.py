@@ -168,6 +168,12 @@ class ModelDescriptor:
         _check_range("head_dim_k", group.head_dim_k, 1, 65536)
         k_only = group.kind in (GroupKind.MLA_LATENT, GroupKind.RECURRENT_STATE)
         _check_range("head_dim_v", group.head_dim_v, 0 if k_only else 1, 65536)
+        axes = self.layout.k_axes
+        if group.head_dim_v not in (0, group.head_dim_k) and axes.index("C") < axes.index("S"):
+            raise InvalidArgument(
+                "model descriptor: layout axis C may be outside S only where head_dim_k equals "
+                "head_dim_v"
+            )
         windowed = group.kind == GroupKind.SLIDING_WINDOW
         _check_range(
             "window_tokens", group.window_tokens, int(windowed), 1 << 30 if windowed else 0

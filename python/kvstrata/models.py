@@ -164,7 +164,8 @@ def _check(model: object, tokenizer: object, source: Source, began: float) -> No
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a few tokens; more threads spin where the cores are taken
     with torch.inference_mode():
-        output = model.generate(ids, max_new_tokens=8, do_sample=False)  # type: ignore[attr-defined]
+        generate = model.generate  # type: ignore[attr-defined]
+        output = generate(ids, max_new_tokens=8, do_sample=False)
     torch.set_num_threads(threads)
     text = tokenizer.decode(output[0, ids.shape[1] :])  # type: ignore[attr-defined]
     if source.answer not in text:

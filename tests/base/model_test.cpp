@@ -142,6 +142,14 @@ TEST_CASE("Any order of the axes is a layout, if K and V agree up to the side") 
   } while (std::ranges::next_permutation(axes).found);
 }
 
+TEST_CASE("Channels outside the side are refused where K and V have different many") {
+  ModelDescriptor model = valid_model();
+  model.layout.k_axes = model.layout.v_axes = "LCSPHT";
+  CHECK(validate(model).ok());
+  model.groups[0].head_dim_v = model.groups[0].head_dim_k * 2;
+  CHECK_FALSE(validate(model).ok());
+}
+
 TEST_CASE("A block has at most 1 GiB, and one byte at least") {
   const auto with_dims = [](std::uint32_t kv_heads, std::uint32_t head_dim) {
     return [=](ModelDescriptor& m) {
