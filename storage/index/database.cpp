@@ -196,7 +196,9 @@ Status RocksDatabase::scan(Column column, std::string_view prefix, std::string_v
   KV_TRY(check_open());
   const std::unique_ptr<rocksdb::Iterator> it(db_->NewIterator({}, handle(column)));
   for (it->Seek(slice_of(std::max(prefix, from))); it->Valid(); it->Next()) {
-    if (!it->key().starts_with(slice_of(prefix))) break;
+    const std::string_view key =
+        it->key().ToStringView();  // a Slice would compare with a null prefix
+    if (!key.starts_with(prefix)) break;
     if (!visit(view_of(it->key()), view_of(it->value()))) break;
   }
   return status_of(it->status());
