@@ -99,7 +99,9 @@ asio::awaitable<void> Connection::receive() {
     co_await asio::post(loop_.io, asio::use_awaitable);
     if (!is_open_) co_return;
   }
+  const std::uint64_t before = reader_.received_bytes();
   const auto received = reader_.receive(socket_.native_handle());
+  context_.counters.received_bytes += reader_.received_bytes() - before;
   drained_ = received != MessageReader::Receive::more;
   if (received == MessageReader::Receive::closed) close({});
 }

@@ -125,6 +125,7 @@ MessageReader::Receive MessageReader::receive(int fd) {
     return errno == EAGAIN || errno == EWOULDBLOCK ? Receive::would_block : Receive::closed;
   }
   if (bytes == 0) return Receive::closed;
+  received_bytes_ += static_cast<std::uint64_t>(bytes);
   const bool drained = static_cast<std::size_t>(bytes) < direct + buffer_.size() - end_;
   const std::size_t to_payload = std::min(static_cast<std::size_t>(bytes), direct);
   received_ += to_payload;

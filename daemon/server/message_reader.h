@@ -35,6 +35,8 @@ class MessageReader {
   /// After `message`: the stored payload, if any.
   std::shared_ptr<ByteVector> take_payload() { return std::move(payload_); }
 
+  std::uint64_t received_bytes() const { return received_bytes_; }  ///< since the start
+
   /// No message was accepted that is not yet complete.
   bool between_messages() const { return stage_ == Stage::header || stage_ == Stage::header_seen; }
   /// The next message has begun: its sender owes the rest.
@@ -56,6 +58,7 @@ class MessageReader {
   std::shared_ptr<ByteVector> payload_;
   std::uint64_t received_ = 0;  ///< of the body or payload
 
+  std::uint64_t received_bytes_ = 0;  ///< since the start
   ByteVector buffer_;
   std::size_t begin_ = 0;
   std::size_t end_ = 0;
