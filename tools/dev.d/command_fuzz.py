@@ -19,9 +19,12 @@ def add_arguments(parser) -> None:
     arguments.add_json(parser)
 
 
-def built_targets(build: builds.Build) -> dict[str, pathlib.Path]:
-    found = sorted((build.directory / "tests" / "fuzz").glob("*_fuzz"))
-    return {path.name.removesuffix("_fuzz"): path for path in found if path.is_file()}
+def targets_of(build: builds.Build) -> dict[str, pathlib.Path]:
+    """Fuzz target programs of a configured build, by name."""
+    known = json.loads((build.directory / "meson-info" / "intro-targets.json").read_text())
+    return {target["name"].removesuffix("_fuzz"): pathlib.Path(target["filename"][0])
+            for target in known
+            if target["type"] == "executable" and target["name"].endswith("_fuzz")}
 
 
 def figures(log: str) -> dict:
@@ -50,13 +53,14 @@ def fuzz_one(name: str, program: pathlib.Path, build: builds.Build, seconds: int
 def run(options) -> int:
     build = builds.named("clang")
     builds.prepare(build)
-    builds.compile(build)
-    known = built_targets(build)
+    builds.configure(build)
+    known = targets_of(build)
     unknown = [name for name in options.targets if name not in known]
     if unknown:
         raise StepFailed(f"there is no target {unknown[0]}; there are: {', '.join(known)}")
-    results = [fuzz_one(name, known[name], build, options.seconds)
-               for name in options.targets or known]
+    chosen = options.targets or list(known)
+    builds.compile(build, [known[name].relative_to(build.directory) for name in chosen])
+    results = [fuzz_one(name, known[name], build, options.seconds) for name in chosen]
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")
     failed = sum(not result["ok"] for result in results)
