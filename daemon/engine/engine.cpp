@@ -165,6 +165,10 @@ void EngineImpl::lookup(const Caller& caller, Selection selection, Milliseconds 
 
 void EngineImpl::group_lookup(const Caller& caller, std::vector<Selection> shards,
                               Milliseconds period, Done<std::vector<LeaseGrant>> done) {
+  if (shards.empty()) {
+    done(Error(ErrorKind::invalid_argument, "'shards' must name at least one shard"));
+    return;
+  }
   struct Group {
     std::vector<Found> found;
     std::size_t open = 0;
@@ -195,10 +199,6 @@ void EngineImpl::group_lookup(const Caller& caller, std::vector<Selection> shard
     }
     done(std::move(grants));
   };
-  if (shards.empty()) {
-    done(Error(ErrorKind::invalid_argument, "'shards' must name at least one shard"));
-    return;
-  }
   for (std::size_t i = 0; i < shards.size(); ++i) {
     find<Found>(
         caller, shards[i], true,

@@ -54,7 +54,8 @@ ALL = {build.name: build for build in [
     Build("clang", CLANG, (*SANITIZED, "-Dfuzzer=true", f"-Db_sanitize={ADDRESS}"), ADDRESS,
           "clang with libFuzzer, for `tools/dev fuzz`"),
 ]}
-SANITIZER_BUILDS = ["asan-gcc", "tsan-gcc", "asan-clang", "tsan-clang"]
+SANITIZER_BUILDS = ["asan-gcc", "asan-clang"]
+THREAD_BUILDS = ["tsan-gcc", "tsan-clang"]  # `tools/dev test --threads`; not yet clean as a whole
 
 
 def named(name: str) -> Build:
