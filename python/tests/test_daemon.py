@@ -262,16 +262,18 @@ def test_a_lease_is_shared_by_its_handle_and_ends_with_its_last_owner(
 def test_a_lease_ends_at_its_deadline(namespace, rng) -> None:
     tokens, _ = put_some(namespace, 1, rng)
     lease = namespace.lookup(tokens, lease_ms=100)
-    wait_until(lambda: lease.expires_in_s() == 0)
 
-    def ended() -> bool:
+    def has_ended() -> bool:
         try:
-            lease.renew()
-        except kvstrata.Error as error:
-            return isinstance(error, kvstrata.LeaseExpired | kvstrata.NotFound)
+            lease.load()
+        except (kvstrata.LeaseExpired, kvstrata.NotFound):
+            return True
         return False
 
-    assert ended()
+    wait_until(has_ended)
+    assert lease.expires_in_s() == 0
+    with pytest.raises((kvstrata.LeaseExpired, kvstrata.NotFound)):
+        lease.renew()
 
 
 def test_leased_blocks_survive_a_full_memory(shared_daemon, request, rng) -> None:
