@@ -2,11 +2,13 @@
 
 #include <fcntl.h>
 #include <sodium.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <unordered_map>
 
+#include "daemon/protocol/error_body.h"
 #include "daemon/server/connection.h"
 #include "daemon/server/events.h"
 #include "daemon/server/log.h"
@@ -19,7 +21,24 @@ namespace {
 constexpr Milliseconds tick_period{100};
 constexpr Milliseconds accept_pause{100};  // after an error, for example no descriptors left
 constexpr int accepts_in_turn_max = 64;
-constexpr std::uint64_t refused_open_max = 16;
+
+/// Refused clients that may wait for their answer at a time.
+std::uint64_t refused_open_max(std::uint64_t connections_max) {
+  return std::clamp<std::uint64_t>(connections_max / 8, 16, 64);
+}
+
+/// Says why in one piece, without waiting to be asked.
+void refuse_at_once(int socket, const Error& error) {
+  const ByteVector body = protocol::error_body(error).serialize();
+  protocol::Header header;
+  header.kind = protocol::MessageKind::reply;
+  header.status = static_cast<std::uint16_t>(error.kind());
+  header.body_bytes = static_cast<std::uint32_t>(body.size());
+  const protocol::HeaderBytes head = protocol::serialize(header);
+  ByteVector message(head.begin(), head.end());
+  message.insert(message.end(), body.begin(), body.end());
+  (void)send(socket, message.data(), message.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
 
 }  // namespace
 
@@ -147,20 +166,23 @@ void Server::Impl::adopt(UniqueFd socket) {
   Peer peer = peer_of(socket.get());
   tune(socket.get(), peer);
   const ConnectionId id{++last_connection_};
+  const Error too_many(ErrorKind::busy, "too many connections; try again later");
   const bool refused = context_.connections >= context_.connections_max;
   if (refused) {
     ++context_.counters.connections_refused;
     log::folded(LogLevel::warning, "connections-max",
                 peer.name + " refused: " + std::to_string(context_.connections_max) +
                     " connections are open (server.connections_max, or the open-files limit)");
-    if (refused_open_ >= refused_open_max) return;
+    if (refused_open_ >= refused_open_max(context_.connections_max)) {
+      return refuse_at_once(socket.get(), too_many);
+    }
   }
   const auto connection = std::make_shared<Connection>(
       shared_context_, loop_.impl(), id, std::move(socket), std::move(peer),
       [this](ConnectionId closed) { connection_closed(closed); });
   if (refused) {
     ++refused_open_;
-    connection->session().refuse({ErrorKind::busy, "too many connections; try again later"});
+    connection->session().refuse(too_many);
   } else {
     ++context_.connections;
     ++context_.counters.connections_accepted;
