@@ -13,8 +13,9 @@ namespace kvstrata::daemon {
 namespace {
 
 constexpr std::size_t buffer_bytes = 32_KiB;
-// Memory for a payload is touched in steps of this: a header alone costs nothing.
-constexpr std::uint64_t payload_step_bytes = 1_MiB;
+// Memory for a payload is touched in steps that grow with what came: a header alone costs nothing.
+constexpr std::uint64_t payload_step_bytes_min = 64_KiB;
+constexpr std::uint64_t payload_step_bytes_max = 1_MiB;
 constexpr std::size_t kept_body_bytes_max = 64_KiB;
 
 }  // namespace
@@ -84,7 +85,8 @@ void MessageReader::skip_payload() {
 }
 
 void MessageReader::grow_payload() {
-  const std::uint64_t wanted = std::min(header_.payload_bytes, received_ + payload_step_bytes);
+  const std::uint64_t step = std::clamp(received_, payload_step_bytes_min, payload_step_bytes_max);
+  const std::uint64_t wanted = std::min(header_.payload_bytes, received_ + step);
   if (payload_->size() < wanted) payload_->resize(wanted);
 }
 

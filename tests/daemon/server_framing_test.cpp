@@ -219,7 +219,7 @@ TEST_CASE("Lengths that are claimed and not sent cost no memory") {
     return server.server->context().inline_memory->used_bytes() == std::uint64_t{32} << 30;
   });
   server.on_loop([] {});
-  CHECK(resident_bytes() - before < (std::uint64_t{96} << 20));
+  CHECK(resident_bytes() - before < (std::uint64_t{48} << 20));
   clients.clear();
   server.wait_until([&] { return server.server->context().inline_memory->used_bytes() == 0; });
 }
