@@ -22,6 +22,14 @@ bool lies_in(const IndexEntry& entry, SegmentId segment, std::uint32_t generatio
   return here(entry.where) || std::ranges::any_of(entry.more, here);
 }
 
+std::uint64_t bytes_in(const IndexEntry& entry, SegmentId segment) {
+  std::uint64_t bytes = entry.where.segment == segment ? entry.where.bytes : 0;
+  for (const RecordLocation& where : entry.more) {
+    if (where.segment == segment) bytes += where.bytes;
+  }
+  return bytes;
+}
+
 }  // namespace
 
 // A touched block is of use only with its ancestors, so they count as touched as well.
@@ -88,7 +96,7 @@ Result<bool> Reclaimer::move_away(SegmentId victim, const SegmentValue& row) {
     keep = std::move(plan.keep);
   }
   std::uint64_t keep_bytes = 0;
-  for (const auto& [key, entry] : keep) keep_bytes += entry.record_bytes();
+  for (const auto& [key, entry] : keep) keep_bytes += bytes_in(entry, victim);
   if (keep_bytes > row.bytes / 8 * 7) return false;
   KV_ASSIGN(const bool namespaces_moved, move_namespaces(placed));
   KV_ASSIGN(const bool tables_moved, move_tables(placed));

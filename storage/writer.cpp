@@ -133,18 +133,17 @@ void Writer::handle(const AppendPtr& append) {
 
 // Leaves the segments that reclaim needs to do its work.
 Status Writer::ensure_room(const Append& append) {
-  const std::uint64_t needed = log_.segments_needed(append);
-  if (needed == 0) return {};
-  const std::uint64_t attempts_max = 2 * state_.segments.totals().segments + needed;
-  for (std::uint64_t attempts = 0; log_.openable() < needed + reserve_segments; ++attempts) {
+  if (log_.segments_needed(append) == 0) return {};
+  std::uint64_t attempts_left = 2 * state_.segments.totals().segments + append.extents.count;
+  // Asked anew each time: what reclaim keeps fills the open segment too.
+  while (log_.openable() < log_.segments_needed(append) + reserve_segments) {
     if (log_.remove_aside()) continue;
     commit_group();
     KV_ASSIGN(const bool reclaimed, reclaimer_.reclaim_one());
-    if (!reclaimed || attempts >= attempts_max) {
-      if (log_.openable() >= needed) return {};
-      return Error(ErrorKind::out_of_space,
-                   "the disk tier is full of blocks that must stay (pinned or held)");
-    }
+    if (reclaimed && attempts_left-- > 0) continue;
+    if (log_.openable() >= log_.segments_needed(append)) return {};
+    return Error(ErrorKind::out_of_space,
+                 "the disk tier is full of blocks that must stay (pinned or held)");
   }
   return {};
 }

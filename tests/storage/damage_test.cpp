@@ -7,6 +7,7 @@
 
 #include "storage/device/faulty_device.h"
 #include "storage/segment/record.h"
+#include "tests/base/seed.h"
 #include "tests/storage/support.h"
 
 namespace kvstrata::storage::testing {
@@ -105,7 +106,7 @@ TEST_CASE("A read that fails for the moment is an io error and keeps the block")
 }
 
 TEST_CASE("Short reads never deliver old bytes") {
-  const auto script = std::make_shared<FaultScript>(test_seed());
+  const auto script = std::make_shared<FaultScript>(test::test_seed("storage damage"));
   StoreOptions options = Shelf::small_options();
   options.wrap_device = [script](std::unique_ptr<Device> device) -> std::unique_ptr<Device> {
     return std::make_unique<FaultyDevice>(std::move(device), script);

@@ -1,9 +1,7 @@
 // Data first, then index: what was acknowledged survives a kill, and nothing is in the index whose
 // bytes were not synced before.
 #include <doctest/doctest.h>
-#include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -29,24 +27,33 @@ std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> faulty_by(
 std::function<void(std::string_view)> die_at(std::string_view point, int nth) {
   return [point = std::string(point), left = std::make_shared<int>(nth)](std::string_view at) {
     if (at == point && --*left == 0) {
-      ::kill(getpid(), SIGKILL);
-      for (;;) pause();
+      die_here();
     }
   };
 }
 
+const ChildRole puts_and_dies("puts and dies", [](const std::vector<std::string>& arguments) {
+  Shelf shelf(arguments[0], Shelf::small_options());
+  shelf.put_chain(0, 63);
+  shelf.start_put(64);  // not acknowledged: may or may not survive
+  die_here();
+});
+
+const ChildRole dies_at_a_point("dies at a point", [](const std::vector<std::string>& arguments) {
+  StoreOptions options = Shelf::small_options();
+  // Registering the namespace passes each point once, the first block too.
+  options.at_point = die_at(arguments[1], 3);
+  Shelf shelf(arguments[0], options);
+  shelf.put(1);
+  shelf.put(2);
+});
+
 }  // namespace
 
 TEST_CASE("All acknowledged appends survive kill -9") {
-  const TempDirectory place;
+  const TempDirectory place(Medium::fast);
   const std::string directory = place.path() + "/store";
-  const int status = run_in_child([&] {
-    Shelf shelf(directory, Shelf::small_options());
-    shelf.put_chain(0, 63);
-    shelf.start_put(64);  // not acknowledged: may or may not survive
-    ::kill(getpid(), SIGKILL);
-    for (;;) pause();
-  });
+  const int status = ChildProcess("puts and dies", {directory}).wait();
   REQUIRE(WIFSIGNALED(status));
   Shelf shelf(directory, Shelf::small_options());
   CHECK(shelf->opened_empty_because().empty());
@@ -60,16 +67,9 @@ TEST_CASE("A kill at any point of a commit loses at most what was not acknowledg
   for (const std::string_view point :
        {"before-data-sync", "after-data-sync", "before-index-write", "after-index-write"}) {
     CAPTURE(point);
-    const TempDirectory place;
+    const TempDirectory place(Medium::fast);
     const std::string directory = place.path() + "/store";
-    const int status = run_in_child([&] {
-      StoreOptions options = Shelf::small_options();
-      // Registering the namespace passes each point once, the first block too.
-      options.at_point = die_at(point, 3);
-      Shelf shelf(directory, options);
-      shelf.put(1);
-      shelf.put(2);
-    });
+    const int status = ChildProcess("dies at a point", {directory, std::string(point)}).wait();
     REQUIRE(WIFSIGNALED(status));
     Shelf shelf(directory, Shelf::small_options());
     CHECK(shelf.intact(1));

@@ -1,7 +1,6 @@
 // One store, one owner: whoever comes second is told at once, and nothing stale is left to clean
 // up.
 #include <doctest/doctest.h>
-#include <signal.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -25,38 +24,37 @@ ErrorKind kind_of_opening(const std::string& directory) {
 // A process that holds a store open until it is killed.
 class Holder {
  public:
-  explicit Holder(const std::string& directory) {
-    int ready[2];
-    REQUIRE(pipe(ready) == 0);
-    pid_ = fork();
-    REQUIRE(pid_ >= 0);
-    if (pid_ == 0) {
-      StoreOptions options = Shelf::small_options();
-      options.directory = directory;
-      const auto opened = Store::open(options);
-      const char answer = opened ? 'y' : 'n';
-      if (write(ready[1], &answer, 1) != 1) _exit(1);
-      for (;;) pause();
-    }
+  explicit Holder(const std::string& directory) : ready_(place_.path() + "/ready") {
+    REQUIRE(mkfifo(ready_.c_str(), 0600) == 0);
+    child_.emplace("holds a store open", std::vector{directory, ready_});
     char answer = 0;
-    REQUIRE(read(ready[0], &answer, 1) == 1);
+    std::ifstream(ready_).get(answer);  // blocks until the child has opened
     REQUIRE(answer == 'y');
-    ::close(ready[0]);
-    ::close(ready[1]);
   }
-  ~Holder() { kill_it(); }
 
-  pid_t pid() const { return pid_; }
-  void kill_it() {
-    if (pid_ <= 0) return;
-    ::kill(pid_, SIGKILL);
-    waitpid(pid_, nullptr, 0);
-    pid_ = 0;
-  }
+  int pid() const { return child_->pid(); }
+  void kill() { child_->kill(); }
 
  private:
-  pid_t pid_ = 0;
+  const TempDirectory place_;
+  const std::string ready_;
+  std::optional<ChildProcess> child_;
 };
+
+const ChildRole holds_a_store("holds a store open", [](const std::vector<std::string>& arguments) {
+  StoreOptions options = Shelf::small_options();
+  options.directory = arguments[0];
+  const auto opened = Store::open(options);
+  std::ofstream(arguments[1]) << (opened ? 'y' : 'n') << std::flush;
+  for (;;) pause();
+});
+
+const ChildRole other_user("opens as another user", [](const std::vector<std::string>& arguments) {
+  if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
+  const ErrorKind kind = kind_of_opening(arguments[0]);
+  const bool refused = kind == ErrorKind::locked || kind == ErrorKind::permission_denied;
+  _exit(refused ? 0 : 1);
+});
 
 }  // namespace
 
@@ -94,7 +92,7 @@ TEST_CASE("After kill -9 of the owner the next one needs no clean-up") {
   const std::string directory = place.path() + "/store";
   {
     Holder first(directory);
-    first.kill_it();
+    first.kill();
   }
   CHECK(std::filesystem::exists(directory + "/lock"));
   Shelf next(directory, Shelf::small_options());
@@ -108,12 +106,7 @@ TEST_CASE("Another user can't open the store") {
   std::filesystem::permissions(place.path(), std::filesystem::perms::all);
   const std::string directory = place.path() + "/store";
   Holder first(directory);
-  const int status = run_in_child([&] {
-    if (setgid(65534) != 0 || setuid(65534) != 0) _exit(2);
-    const ErrorKind kind = kind_of_opening(directory);
-    const bool refused = kind == ErrorKind::locked || kind == ErrorKind::permission_denied;
-    _exit(refused ? 0 : 1);
-  });
+  const int status = ChildProcess("opens as another user", {directory}).wait();
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
 }

@@ -1,9 +1,7 @@
 // Opening reads a few rows, whatever is stored; and no number of restarts makes the store outgrow
 // its budget.
 #include <doctest/doctest.h>
-#include <signal.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -28,6 +26,12 @@ void put_many(Shelf& shelf, int first, int count, const Put& how = {}) {
     for (auto& put : puts) REQUIRE(put.get().ok());
   }
 }
+
+const ChildRole fills_and_dies("fills and dies", [](const std::vector<std::string>& arguments) {
+  Shelf shelf(arguments[0], Shelf::small_options());
+  put_many(shelf, std::stoi(arguments[1]), 800);
+  die_here();
+});
 
 }  // namespace
 
@@ -82,12 +86,8 @@ TEST_CASE("Restarts after kill -9 leave nothing behind that is not counted") {
   const TempDirectory place(Medium::fast);
   const std::string directory = place.path() + "/store";
   for (int round = 0; round < 5; ++round) {
-    const int status = run_in_child([&] {
-      Shelf shelf(directory, Shelf::small_options());
-      put_many(shelf, round * 1000, 800);
-      ::kill(getpid(), SIGKILL);
-      for (;;) pause();
-    });
+    const int status =
+        ChildProcess("fills and dies", {directory, std::to_string(round * 1000)}).wait();
     REQUIRE(WIFSIGNALED(status));
     CHECK(disk_bytes(directory) <= 64_MiB);
   }

@@ -7,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "tests/base/seed.h"
 #include "tests/storage/support.h"
 
 namespace kvstrata::storage::testing {
@@ -83,7 +84,7 @@ class Stressor {
 }  // namespace
 
 TEST_CASE("Threads that put, read, erase, hold and pin at once never see a wrong byte") {
-  const std::uint64_t seed = test_seed();
+  const std::uint64_t seed = test::test_seed("storage stress");
   StoreOptions options = Shelf::small_options();
   options.group_commit_delay = Milliseconds(1);
   Shelf shelf(options);

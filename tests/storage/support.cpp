@@ -2,15 +2,16 @@
 
 #include <doctest/doctest.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <random>
+#include <map>
+#include <sstream>
 
 #include "storage/segment/record.h"
 #include "storage/segment/segment_file.h"
@@ -19,6 +20,13 @@
 namespace kvstrata::storage::testing {
 
 namespace {
+
+constexpr const char* child_variable = "KVSTRATA_TEST_CHILD";
+
+std::map<std::string, ChildRole::Play>& roles() {
+  static std::map<std::string, ChildRole::Play> all;
+  return all;
+}
 
 std::filesystem::path place_of(Medium medium) {
   const std::filesystem::path memory = "/dev/shm";
@@ -191,16 +199,56 @@ NamespaceSpec a_namespace(std::string_view tenant) {
   return spec;
 }
 
-int run_in_child(const std::function<void()>& child) {
-  const pid_t pid = fork();
-  REQUIRE(pid >= 0);
-  if (pid == 0) {
-    child();
-    _exit(0);
+ChildRole::ChildRole(const char* name, Play play) {
+  roles()[name] = play;
+}
+
+void play_child_role() {
+  const char* joined = std::getenv(child_variable);  // NOLINT(concurrency-mt-unsafe)
+  if (joined == nullptr) return;
+  std::vector<std::string> words;
+  std::istringstream lines(joined);
+  for (std::string line; std::getline(lines, line);) words.push_back(line);
+  KV_CHECK(!words.empty() && roles().contains(words.front()), "a role that exists");
+  const std::vector<std::string> arguments(words.begin() + 1, words.end());
+  roles()[words.front()](arguments);
+  std::_Exit(0);
+}
+
+ChildProcess::ChildProcess(const std::string& role, const std::vector<std::string>& arguments) {
+  std::string words = role;
+  for (const std::string& argument : arguments) words += "\n" + argument;
+  REQUIRE(setenv(child_variable, words.c_str(), 1) == 0);  // NOLINT(concurrency-mt-unsafe)
+  pid_ = fork();
+  REQUIRE(pid_ >= 0);
+  if (pid_ == 0) {
+    execl("/proc/self/exe", "child", nullptr);
+    _exit(127);
   }
+  unsetenv(child_variable);  // NOLINT(concurrency-mt-unsafe)
+}
+
+ChildProcess::~ChildProcess() {
+  kill();
+}
+
+int ChildProcess::wait() {
   int status = 0;
-  REQUIRE(waitpid(pid, &status, 0) == pid);
+  REQUIRE(waitpid(pid_, &status, 0) == pid_);
+  pid_ = 0;
   return status;
+}
+
+void ChildProcess::kill() {
+  if (pid_ == 0) return;
+  ::kill(pid_, SIGKILL);
+  waitpid(pid_, nullptr, 0);
+  pid_ = 0;
+}
+
+void die_here() {
+  ::kill(getpid(), SIGKILL);
+  for (;;) pause();
 }
 
 void damage(const std::string& path, std::uint64_t offset, std::uint64_t bytes) {
@@ -248,14 +296,6 @@ std::string read_example(const std::string& page, std::string_view name) {
     }
   }
   return hex;
-}
-
-std::uint64_t test_seed() {
-  const char* chosen = std::getenv("KVSTRATA_SEED");  // NOLINT(concurrency-mt-unsafe)
-  const std::uint64_t seed =
-      chosen != nullptr ? std::strtoull(chosen, nullptr, 10) : std::random_device()();
-  std::printf("KVSTRATA_SEED=%llu\n", static_cast<unsigned long long>(seed));
-  return seed;
 }
 
 }  // namespace kvstrata::storage::testing

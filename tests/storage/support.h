@@ -125,9 +125,36 @@ ByteVector content_of(int n, std::uint64_t bytes);
 ByteVector identity_of(int n);
 NamespaceSpec a_namespace(std::string_view tenant = "tenant");
 
-/// Runs `child` in another process and waits for it to end by itself or by signal.
-/// Returns what waitpid() reports.
-int run_in_child(const std::function<void()>& child);
+/// A ChildRole is something this program can do as another process, named in a table: define one at
+/// namespace scope, beside the test that starts it.
+class ChildRole {
+ public:
+  using Play = void (*)(const std::vector<std::string>& arguments);
+  ChildRole(const char* name, Play play);
+};
+/// What main() does first: plays the role this process was started for, if any, and exits.
+void play_child_role();
+
+/// A ChildProcess plays a ChildRole in a process of its own. It is killed at the end of its scope
+/// unless it was waited for.
+class ChildProcess {
+ public:
+  ChildProcess(const std::string& role, const std::vector<std::string>& arguments);
+  ~ChildProcess();
+  ChildProcess(const ChildProcess&) = delete;
+  ChildProcess& operator=(const ChildProcess&) = delete;
+
+  int pid() const { return pid_; }
+  /// Waits until it ends by itself or by signal; what waitpid() reports.
+  int wait();
+  void kill();
+
+ private:
+  int pid_ = 0;
+};
+
+/// Ends this process as kill -9 does.
+[[noreturn]] void die_here();
 
 /// Flips the bytes at `offset` of a file.
 void damage(const std::string& path, std::uint64_t offset, std::uint64_t bytes = 8);
@@ -137,8 +164,5 @@ std::vector<std::string> files_in(const std::string& directory);
 /// The hex digits of the worked example `name` of a page: those of the code block that follows the
 /// line "Example: `name`", without comments (from "#" on) and blanks.
 std::string read_example(const std::string& page, std::string_view name);
-
-/// The seed of a random test: KVSTRATA_SEED, or a new one; printed.
-std::uint64_t test_seed();
 
 }  // namespace kvstrata::storage::testing
