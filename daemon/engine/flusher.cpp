@@ -170,8 +170,9 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
     } else {
       block->entry = *entry;
     }
+  } else if (block->unwanted) {
+    finder_.remove_tombstone(block->key);  // nobody misses what was removed
   } else {
-    if (block->unwanted) finder_.remove_tombstone(block->key);
     ++core_.counters.durable_failures;
     Failure& failure = failures_[block->writer];
     ++failure.blocks;
