@@ -3,7 +3,6 @@
 #include <hiredis/hiredis.h>
 #include <unistd.h>
 
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -11,6 +10,7 @@
 
 #include "bench/host/measure.h"
 #include "bench/host/process.h"
+#include "bench/host/progress.h"
 #include "daemon/protocol/body.h"
 #include "daemon/protocol/header.h"
 #include "daemon/protocol/selection_body.h"
@@ -183,6 +183,7 @@ std::vector<Hash256> fill(Client& client, const Namespace& ns, const WorkingSet&
                           const Servers& servers) {
   const Redis redis = connect_redis(servers.redis_socket);
   std::vector<Hash256> hashes;
+  Progress progress("MiB filled", working_set_blocks);
   for (std::size_t first = 0; first < working_set_blocks; first += batch_blocks) {
     const auto tokens = tokens_of(static_cast<std::uint32_t>(first), batch_blocks, 16);
     std::vector<ByteView> blocks;
@@ -202,10 +203,8 @@ std::vector<Hash256> fill(Client& client, const Namespace& ns, const WorkingSet&
       }
       (void)client.flush();  // puts come faster than the disk takes them
     }
-    std::printf("\r  filling %zu of %zu MiB", first + batch_blocks, working_set_blocks);
-    std::fflush(stdout);
+    progress.at(first + batch_blocks);
   }
-  std::printf("\n");
   (void)client.flush();
   return hashes;
 }

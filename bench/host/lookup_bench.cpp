@@ -5,11 +5,11 @@
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
 
-#include <cstdio>
 #include <memory>
 
 #include "bench/host/measure.h"
 #include "bench/host/process.h"
+#include "bench/host/progress.h"
 #include "bench/host/workload.h"
 
 namespace kvstrata::bench {
@@ -78,17 +78,15 @@ class Floor {
 void fill_index(Client& client, const Namespace& ns) {
   const ByteVector payload(ns.block_bytes());
   const std::vector<ByteView> blocks(prefix_blocks, ByteView(payload));
+  Progress progress("blocks indexed", sequences * prefix_blocks);
   for (std::size_t number = 0; number < sequences; ++number) {
     const auto tokens = sequence_tokens(number);
     const auto stored = client.put(ns, {.tokens = tokens}, blocks, {});
     if (!stored) fail("put: " + stored.error().message());
-    std::printf("\r  indexing %zu of %zu blocks", (number + 1) * prefix_blocks,
-                sequences * prefix_blocks);
-    std::fflush(stdout);
+    progress.at((number + 1) * prefix_blocks);
   }
   const auto flushed = client.flush();
   if (!flushed) fail("flush: " + flushed.error().message());
-  std::printf("\n");
 }
 
 void bench_lookup(Client& client, const Namespace& ns, const std::string& scratch,
