@@ -67,7 +67,7 @@ class Table final : public LeaseTable {
     KV_CHECK(sodium_init() >= 0, "libsodium can't start");
   }
 
-  Result<const Lease*> add(TenantId tenant, ConnectionId owner, std::vector<BlockKey> blocks,
+  Result<const Lease*> add(TenantId tenant, ConnectionId owner, std::size_t blocks,
                            Milliseconds period) override;
   Result<const Lease*> attach(LeaseId id, const LeaseSecret& secret, TenantId tenant,
                               ConnectionId owner) override;
@@ -96,25 +96,25 @@ class Table final : public LeaseTable {
   LeaseStats stats_;
 };
 
-Result<const Lease*> Table::add(TenantId tenant, ConnectionId owner, std::vector<BlockKey> blocks,
+Result<const Lease*> Table::add(TenantId tenant, ConnectionId owner, std::size_t blocks,
                                 Milliseconds period) {
   KV_TRY(check_period(period));
-  if (blocks.size() > blocks_max_) {
+  if (blocks > blocks_max_) {
     return Error(ErrorKind::too_large, "a lease covers at most " + std::to_string(blocks_max_) +
-                                           " blocks, not " + std::to_string(blocks.size()));
+                                           " blocks, not " + std::to_string(blocks));
   }
   if (leases_.size() >= leases_max_) {
     return Error(ErrorKind::busy, "all " + std::to_string(leases_max_) + " leases are held");
   }
   const LeaseId id{++last_id_};
-  Lease lease{id, {}, tenant, std::move(blocks), clock_.now() + period};
+  Lease lease{id, {}, tenant, blocks, clock_.now() + period};
   randombytes_buf(lease.secret.data(), lease.secret.size());
   by_deadline_.emplace(lease.deadline, id);
   by_owner_[owner].insert(id);
   ++stats_.active;
   ++stats_.created;
-  stats_.pinned_blocks += lease.blocks.size();
-  return &leases_.emplace(id, Entry{std::move(lease), {owner}}).first->second.lease;
+  stats_.pinned_blocks += lease.blocks;
+  return &leases_.emplace(id, Entry{lease, {owner}}).first->second.lease;
 }
 
 Result<const Lease*> Table::attach(LeaseId id, const LeaseSecret& secret, TenantId tenant,
@@ -201,12 +201,12 @@ void Table::forget_owner(ConnectionId owner, LeaseId id) {
 }
 
 EndedLease Table::end(Leases::iterator at, LeaseEnd why) {
-  EndedLease ended{std::move(at->second.lease), why};
+  EndedLease ended{at->second.lease, why};
   by_deadline_.erase({ended.lease.deadline, ended.lease.id});
   leases_.erase(at);
   --stats_.active;
-  KV_CHECK(stats_.pinned_blocks >= ended.lease.blocks.size(), "more blocks unpinned than pinned");
-  stats_.pinned_blocks -= ended.lease.blocks.size();
+  KV_CHECK(stats_.pinned_blocks >= ended.lease.blocks, "more blocks unpinned than pinned");
+  stats_.pinned_blocks -= ended.lease.blocks;
   switch (why) {
     case LeaseEnd::released: ++stats_.released; break;
     case LeaseEnd::owner_gone: ++stats_.owner_gone; break;

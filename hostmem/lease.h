@@ -1,8 +1,8 @@
 // A LeaseTable keeps who may read which blocks until when. A lease is counted, owned by
 // connections, and ends with its last owner or at its monotonic deadline, whichever is first.
 //
-// Threads: control thread only. The table holds keys, not memory: whoever creates a lease pins what
-// the keys name and unpins it when the table hands the lease back as ended.
+// Threads: control thread only. The table holds no memory: whoever creates a lease pins its blocks
+// and unpins them when the table hands the lease back as ended.
 #pragma once
 
 #include <array>
@@ -14,7 +14,6 @@
 
 #include "kvstrata/clock.h"
 #include "kvstrata/id.h"
-#include "kvstrata/keys.h"
 #include "kvstrata/result.h"
 
 namespace kvstrata::hostmem {
@@ -27,7 +26,7 @@ struct Lease {
   LeaseId id;
   LeaseSecret secret{};
   TenantId tenant;
-  std::vector<BlockKey> blocks;
+  std::size_t blocks = 0;
   MonotonicTime deadline;
 };
 
@@ -54,8 +53,8 @@ class LeaseTable {
 
   /// `invalid_argument` for a period outside 1 ms..24 h, `too_large` for too many blocks, `busy`
   /// when the table is full. The pointer is good until the lease ends.
-  virtual Result<const Lease*> add(TenantId tenant, ConnectionId owner,
-                                   std::vector<BlockKey> blocks, Milliseconds period) = 0;
+  virtual Result<const Lease*> add(TenantId tenant, ConnectionId owner, std::size_t blocks,
+                                   Milliseconds period) = 0;
   /// Adds an owner that knows the secret; `not_found` for anything else, also another tenant's;
   /// `lease_expired` past its deadline.
   virtual Result<const Lease*> attach(LeaseId id, const LeaseSecret& secret, TenantId tenant,

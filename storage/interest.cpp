@@ -5,8 +5,7 @@ namespace kvstrata::storage {
 namespace {
 
 std::uint64_t fingerprint(const BlockKey& key) {
-  const std::uint64_t where = (std::uint64_t{key.ns.value} << 16) | key.group;
-  return load_le<std::uint64_t>(key.digest.bytes.data()) ^ (where * 0x9e3779b97f4a7c15ULL);
+  return SeededBlockHash()(key);
 }
 
 }  // namespace

@@ -5,13 +5,13 @@
 // the older of which is dropped when the younger is full; a collision only keeps a block too long.
 #pragma once
 
+#include <boost/unordered/unordered_flat_set.hpp>
 #include <cstdint>
 #include <mutex>
 #include <span>
-#include <unordered_map>
-#include <unordered_set>
 #include <vector>
 
+#include "include/impl/block_map.h"
 #include "kvstrata/keys.h"
 
 namespace kvstrata::storage {
@@ -36,9 +36,9 @@ class Interest {
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_set<std::uint64_t> young_, old_;
+  boost::unordered_flat_set<std::uint64_t> young_, old_;
   std::vector<BlockKey> fresh_;
-  std::unordered_map<BlockKey, std::uint64_t> holds_;
+  BlockMap<std::uint64_t> holds_;
 };
 
 }  // namespace kvstrata::storage

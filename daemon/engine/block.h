@@ -22,30 +22,30 @@ struct Block {
   /// absent: no host copy. filling: a worker writes it. ready: may be handed out.
   enum class HostCopy : std::uint8_t { absent, filling, ready };
 
+  std::optional<storage::IndexEntry> entry;  ///< the record on disk
+  // What look-ups read and leases change lies together, behind the flag that ends `entry`.
+  std::uint64_t expires_unix_ms = 0;
+  MonotonicTime touched_on_disk{};
+  std::uint32_t holds = 0;          ///< leases and work in flight; memory stays while > 0
+  std::uint32_t record_leases = 0;  ///< leases that count on the record on disk
+  HostCopy host = HostCopy::absent;
+  bool record_held = false;  ///< the store was told to keep it
+  bool dead = false;         ///< nobody finds it, its memory goes with the last hold
+  bool dirty = false;        ///< visible, not yet durable
+  bool unwanted = false;     ///< removed while dirty: its key has a tombstone until the write ended
+  bool pinned = false;
+
   BlockKey key;
   std::optional<Hash256> parent;
   TenantId tenant;
   std::uint64_t raw_bytes = 0;
   std::uint64_t xxh3 = 0;  ///< of the payload; known once ready or on disk
   ByteVector identity;     ///< token ids or opaque key; kept while in host memory
-
-  HostCopy host = HostCopy::absent;
   hostmem::Slot slot;
-  std::optional<storage::IndexEntry> entry;  ///< the record on disk
 
-  bool dirty = false;  ///< visible, not yet durable
   Sequence sequence;
   ConnectionId writer;
-  bool pinned = false;
-  std::uint64_t expires_unix_ms = 0;
   std::uint64_t created_unix_ms = 0;
-
-  std::uint32_t holds = 0;          ///< leases and work in flight; memory stays while > 0
-  std::uint32_t record_leases = 0;  ///< leases that count on the record on disk
-  bool record_held = false;         ///< the store was told to keep it
-  bool dead = false;                ///< nobody finds it, its memory goes with the last hold
-  bool unwanted = false;  ///< removed while dirty: its key has a tombstone until the write ended
-  MonotonicTime touched_on_disk{};
   hostmem::EvictionPolicy* order = nullptr;  ///< the one that lists it, if any
   std::vector<std::function<void(Status)>> on_filled;
 

@@ -22,6 +22,16 @@ BlockPtr BlockDirectory::find(const BlockKey& key) const {
   return at == blocks_.end() ? nullptr : at->second;
 }
 
+void BlockDirectory::prefetch(std::span<const BlockKey> keys) const {
+  for (const BlockKey& key : keys) {
+    const auto at = blocks_.find(key);
+    if (at == blocks_.end()) continue;
+    const Block* block = at->second.get();
+    __builtin_prefetch(block, 1);  // the pointer's count lies before it
+    __builtin_prefetch(&block->expires_unix_ms, 1);
+  }
+}
+
 BlockPtr BlockDirectory::add(const BlockKey& key, TenantId tenant) {
   auto block = std::make_shared<Block>();
   block->key = key;

@@ -14,6 +14,7 @@
 #include "daemon/engine/block.h"
 #include "daemon/engine/core.h"
 #include "hostmem/eviction_policy.h"
+#include "include/impl/block_map.h"
 
 namespace kvstrata::daemon {
 
@@ -22,6 +23,8 @@ class BlockDirectory {
   explicit BlockDirectory(Core& core);
 
   BlockPtr find(const BlockKey& key) const;
+  /// Asks the processor for the memory of many blocks at a time, before one by one is looked at.
+  void prefetch(std::span<const BlockKey> keys) const;
   /// A new block without any copy; its key must not be known.
   BlockPtr add(const BlockKey& key, TenantId tenant);
   /// The block of an index entry, known before or not.
@@ -63,7 +66,7 @@ class BlockDirectory {
   void trim_disk_entries();
 
   Core& core_;
-  std::unordered_map<BlockKey, BlockPtr> blocks_;
+  BlockMap<BlockPtr> blocks_;
   std::unordered_map<ChunkId, std::unordered_map<std::uint32_t, Block*>> by_slot_;
   std::unique_ptr<hostmem::EvictionPolicy> host_order_;  ///< blocks with a ready copy
   std::unique_ptr<hostmem::EvictionPolicy> disk_order_;  ///< blocks known by their entry alone

@@ -75,6 +75,7 @@ void Finder::find(std::vector<BlockKey> keys, bool prefix,
   search->end = search->keys.size();
   search->prefix = prefix;
   search->done = std::move(done);
+  directory_.prefetch(search->keys);
   const std::uint64_t now_ms = core_.clock.unix_ms();
   for (std::size_t i = 0; i < search->end; ++i) {
     BlockPtr block = directory_.find(search->keys[i]);

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <unordered_map>
 #include <vector>
 
 #include "daemon/engine/block_directory.h"
@@ -38,7 +37,7 @@ class Finder {
   Core& core_;
   Namespaces& namespaces_;
   BlockDirectory& directory_;
-  std::unordered_map<BlockKey, std::uint32_t> tombstones_;
+  BlockMap<std::uint32_t> tombstones_;
 };
 
 }  // namespace kvstrata::daemon

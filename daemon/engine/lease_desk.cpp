@@ -19,11 +19,8 @@ Result<LeaseGrant> LeaseDesk::grant(const Caller& caller, std::vector<BlockPtr> 
                                     Milliseconds period) {
   KV_TRY(check_period(period));
   if (blocks.empty()) return LeaseGrant{};
-  std::vector<BlockKey> keys;
-  keys.reserve(blocks.size());
-  for (const BlockPtr& block : blocks) keys.push_back(block->key);
   KV_ASSIGN(const hostmem::Lease* lease,
-            table_->add(caller.tenant, caller.connection, std::move(keys), period));
+            table_->add(caller.tenant, caller.connection, blocks.size(), period));
   Held held;
   held.blocks = std::move(blocks);
   held.period = period;

@@ -12,21 +12,9 @@ constexpr TenantId alice{1}, bob{2};
 constexpr ConnectionId r1{11}, r2{12}, stranger{13};
 constexpr Milliseconds period{1000};
 
-BlockKey key(std::uint8_t n) {
-  BlockKey key;
-  key.digest.bytes[0] = std::byte{n};
-  return key;
-}
-
-std::vector<BlockKey> keys(std::size_t count) {
-  std::vector<BlockKey> all;
-  for (std::size_t i = 0; i < count; ++i) all.push_back(key(static_cast<std::uint8_t>(i)));
-  return all;
-}
-
 struct LeaseFixture {
   Lease add(ConnectionId owner, std::size_t blocks = 1, TenantId tenant = alice) {
-    return *table->add(tenant, owner, keys(blocks), period).value();
+    return *table->add(tenant, owner, blocks, period).value();
   }
   std::uint64_t pinned() const { return table->stats().pinned_blocks; }
   ErrorKind find_error(LeaseId id, ConnectionId owner) const {
@@ -42,7 +30,7 @@ struct LeaseFixture {
 TEST_CASE("A lease is found by its owner and by nobody else") {
   LeaseFixture f;
   const Lease lease = f.add(r1, 3);
-  CHECK((*f.table->find(lease.id, r1))->blocks == keys(3));
+  CHECK((*f.table->find(lease.id, r1))->blocks == 3);
   CHECK(f.find_error(lease.id, stranger) == ErrorKind::not_found);
   CHECK(f.find_error(LeaseId{999}, r1) == ErrorKind::not_found);
 }
@@ -53,7 +41,7 @@ TEST_CASE("Releasing hands the lease back with its blocks, once") {
   const auto ended = f.table->release(lease.id, r1).value();
   REQUIRE(ended.size() == 1);
   CHECK(ended[0].why == LeaseEnd::released);
-  CHECK(ended[0].lease.blocks == keys(3));
+  CHECK(ended[0].lease.blocks == 3);
   CHECK(f.pinned() == 0);
 }
 
@@ -142,7 +130,7 @@ TEST_CASE("A lease expires at its deadline and not before") {
   const auto ended = f.table->expire();
   REQUIRE(ended.size() == 1);
   CHECK(ended[0].why == LeaseEnd::expired);
-  CHECK(ended[0].lease.blocks == keys(2));
+  CHECK(ended[0].lease.blocks == 2);
   CHECK(f.pinned() == 0);
   CHECK(f.table->stats().expired == 1);
 }
@@ -190,7 +178,7 @@ TEST_CASE("The next deadline is the earliest, and none without leases") {
   LeaseFixture f;
   CHECK_FALSE(f.table->next_deadline());
   const Lease late = f.add(r1);
-  CHECK(f.table->add(alice, r1, keys(1), Milliseconds(10)).ok());
+  CHECK(f.table->add(alice, r1, 1, Milliseconds(10)).ok());
   CHECK(f.table->next_deadline() == f.clock.now() + Milliseconds(10));
   f.clock.advance(Milliseconds(10));
   f.table->expire();
@@ -200,7 +188,7 @@ TEST_CASE("The next deadline is the earliest, and none without leases") {
 TEST_CASE("Setting the wall clock neither ends nor prolongs a lease") {
   LeaseFixture f;
   const auto minute = Milliseconds(60'000);
-  const LeaseId id = f.table->add(alice, r1, keys(1), minute).value()->id;
+  const LeaseId id = f.table->add(alice, r1, 1, minute).value()->id;
   const std::uint64_t now_ms = f.clock.unix_ms();
   for (const std::uint64_t unix_ms :
        {now_ms + 3'600'000, now_ms - 3'600'000, std::uint64_t{0}, std::uint64_t{4102444800000}}) {
@@ -233,12 +221,11 @@ TEST_CASE("Lookups that nobody reads leave nothing pinned") {
 TEST_CASE("Leases, their blocks and their periods are bounded") {
   FakeClock clock;
   const auto table = LeaseTable::create(clock, 2, 3);
-  CHECK(table->add(alice, r1, keys(4), period).error().kind() == ErrorKind::too_large);
-  CHECK(table->add(alice, r1, keys(3), Milliseconds(0)).error().kind() ==
+  CHECK(table->add(alice, r1, 4, period).error().kind() == ErrorKind::too_large);
+  CHECK(table->add(alice, r1, 3, Milliseconds(0)).error().kind() == ErrorKind::invalid_argument);
+  CHECK(table->add(alice, r1, 3, lease_period_max + Milliseconds(1)).error().kind() ==
         ErrorKind::invalid_argument);
-  CHECK(table->add(alice, r1, keys(3), lease_period_max + Milliseconds(1)).error().kind() ==
-        ErrorKind::invalid_argument);
-  const LeaseId id = table->add(alice, r1, keys(3), lease_period_max).value()->id;
+  const LeaseId id = table->add(alice, r1, 3, lease_period_max).value()->id;
   CHECK(table->renew(id, r1, Milliseconds(-1)).error().kind() == ErrorKind::invalid_argument);
   CHECK(table->add(alice, r1, {}, period).ok());
   CHECK(table->add(alice, r1, {}, period).error().kind() == ErrorKind::busy);
