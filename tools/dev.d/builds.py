@@ -54,8 +54,7 @@ ALL = {build.name: build for build in [
     Build("clang", CLANG, (*SANITIZED, "-Dfuzzer=true", f"-Db_sanitize={ADDRESS}"), ADDRESS,
           "clang with libFuzzer, for `tools/dev fuzz`"),
 ]}
-SANITIZER_BUILDS = ["asan-gcc", "asan-clang"]
-THREAD_BUILDS = ["tsan-gcc", "tsan-clang"]  # `tools/dev test --threads`; not yet clean as a whole
+SANITIZER_BUILDS = ["asan-gcc", "asan-clang", "tsan-gcc", "tsan-clang"]
 
 
 def named(name: str) -> Build:

@@ -16,8 +16,6 @@ HELP = "build and run all fast tests, plain and under the sanitizers"
 def add_arguments(parser) -> None:
     parser.add_argument("--fast", action="store_true",
                         help="only the release build and the Python tests")
-    parser.add_argument("--threads", action="store_true",
-                        help="the ThreadSanitizer builds too")
     parser.add_argument("--build", action="append", metavar="NAME", dest="names",
                         help="only this build (can be given again)")
     arguments.add_json(parser)
@@ -27,8 +25,7 @@ def chosen(options) -> list[builds.Build]:
     if options.names:
         return [builds.named(name) for name in options.names]
     return [builds.named(name)
-            for name in ["release", *([] if options.fast else builds.SANITIZER_BUILDS),
-                         *(builds.THREAD_BUILDS if options.threads else [])]]
+            for name in ["release", *([] if options.fast else builds.SANITIZER_BUILDS)]]
 
 
 def write_json(path: pathlib.Path, outcomes: list[Outcome], total: Counts, seconds: float) -> None:
