@@ -174,6 +174,16 @@ void EngineImpl::group_lookup(const Caller& caller, std::vector<Selection> shard
     std::size_t open = 0;
     std::optional<Error> failed;
   };
+  // All or none: what is wrong with one shard is found before any is looked up.
+  std::vector<std::vector<BlockKey>> keys;
+  for (const Selection& shard : shards) {
+    auto named = finder_.keys_of(caller, shard);
+    if (!named) {
+      done(named.error());
+      return;
+    }
+    keys.push_back(std::move(*named));
+  }
   auto group = std::make_shared<Group>();
   group->found.resize(shards.size());
   group->open = shards.size();
@@ -200,17 +210,16 @@ void EngineImpl::group_lookup(const Caller& caller, std::vector<Selection> shard
     done(std::move(grants));
   };
   for (std::size_t i = 0; i < shards.size(); ++i) {
-    find<Found>(
-        caller, shards[i], true,
-        [group, finish](const Result<Found>& error) {
-          group->failed = error.error();
-          finish();
-        },
-        [this, group, finish, i](Found found) {
-          count_lookup(found.size(), found);
-          group->found[i] = std::move(found);
-          finish();
-        });
+    const std::size_t wanted = keys[i].size();
+    finder_.find(std::move(keys[i]), true, [this, group, finish, wanted, i](Result<Found> found) {
+      if (found) {
+        count_lookup(wanted, *found);
+        group->found[i] = std::move(*found);
+      } else {
+        group->failed = found.error();
+      }
+      finish();
+    });
   }
 }
 

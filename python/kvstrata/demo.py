@@ -110,7 +110,7 @@ class Demo:
     def figures(
         self, cold: dict[str, Any], warm: list[dict[str, Any]], ready_s: list[float]
     ) -> dict[str, Any]:
-        """What is shown and written. Times are medians."""
+        """What is shown and written. Times are medians, but ``ready_s`` the longest."""
         cold_times = [cold["cold_ttft_s"], *(each["cold_ttft_s"] for each in warm)]
         cold_ttft_s = statistics.median(cold_times)
         warm_ttft_s = statistics.median(each["warm_ttft_s"] for each in warm)
@@ -130,7 +130,7 @@ class Demo:
             "cold_ttft_s": cold_ttft_s,
             "warm_ttft_s": warm_ttft_s,
             "warm_vs_cold": cold_ttft_s / warm_ttft_s,  # how many times sooner
-            "ready_s": statistics.median(ready_s),
+            "ready_s": max(ready_s),
             "restore_s": statistics.median(each["restore_s"] for each in warm),
             "store_s": cold["store_s"],
             "flush_s": cold["flush_s"],
@@ -191,7 +191,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
     print(f"\n{table(figures)}\n")
     if options.json:
-        options.json.write_text(json.dumps(figures, indent=1) + "\n")
+        flat = {key: value for key, value in figures.items() if not isinstance(value, list)}
+        options.json.write_text(json.dumps(flat, indent=1) + "\n")
     good = (
         figures["bytes_equal"]
         and figures["text_equal"]

@@ -461,3 +461,21 @@ def test_the_manual_can_be_copied(shared_daemon, tmp_path: Path) -> None:
         command = [sys.executable, str(script)]
         run = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert (run.stdout, run.stderr) == (output, "")
+
+
+def test_a_group_lookup_has_the_length_of_the_shortest_shard(client, request, rng) -> None:
+    shards = [
+        client.register(NamespaceSpec(LARGE_MODEL, salt=f"{request.node.name[:200]} {i}"))
+        for i in range(2)
+    ]
+    tokens = rng.integers(0, 50_000, 5 * shards[0].block_tokens)
+    blocks = [blocks_of(count, shards[0].block_bytes(), rng) for count in (5, 3)]
+    for namespace, part in zip(shards, blocks, strict=True):
+        stored = namespace.put(tokens[: len(part) * namespace.block_tokens], part, busy_wait_s=30)
+        assert stored.ok, stored
+    leases = client.group_lookup([(namespace, tokens) for namespace in shards])
+    assert [lease.blocks for lease in leases] == [3, 3]
+    for lease, part in zip(leases, blocks, strict=True):
+        with lease:
+            for view, block in zip(lease.load(), part[:3], strict=True):
+                assert np.array_equal(view.copy(), block)

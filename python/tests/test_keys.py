@@ -29,6 +29,7 @@ print(json.dumps(names))
 
 
 def test_keys_are_equal_in_eight_processes_with_any_hash_seed() -> None:
+    """Case A1."""
     package = str(Path(keys.__file__).parents[1])
     outputs = []
     for seed in (None, "0", "1", "random", None, "0", "1", "random"):

@@ -115,7 +115,7 @@ class SpecMaker {
 
 }  // namespace
 
-TEST_CASE("No two different field sets have one namespace") {
+TEST_CASE("A2: no two different field sets have one namespace") {
   SpecMaker maker(test_seed("namespaces"));
   std::map<Hash256, NamespaceSpec> seen;
   for (int i = 0; i < 50'000; ++i) {

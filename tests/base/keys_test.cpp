@@ -34,7 +34,7 @@ Hash256 hash_of(const Tokens& tokens, const std::vector<std::string>& extra = {}
 
 }  // namespace
 
-TEST_CASE("Token ids that agree in their low bits have different keys") {
+TEST_CASE("A6: token ids that agree in their low bits have different keys") {
   for (const std::uint32_t added : {1U << 8, 1U << 16, 1U << 24, 1U << 31}) {
     for (const std::size_t at : {0UL, 31UL, 63UL}) {
       CHECK(hash_of(with(at, 65)) != hash_of(with(at, 65 + added)));
@@ -139,7 +139,8 @@ std::vector<std::string> image_ids(std::size_t count) {
 
 }  // namespace
 
-TEST_CASE("Images that agree in their first or last bits share no key in any block they touch") {
+TEST_CASE(
+    "A3: images that agree in their first or last bits share no key in any block they touch") {
   constexpr std::size_t count = 5000;
   const Tokens placeholders(64, 151'655);
   const Tokens text = counting(64);
