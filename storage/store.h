@@ -20,7 +20,7 @@
 #include "kvstrata/id.h"
 #include "kvstrata/keys.h"
 #include "kvstrata/result.h"
-#include "storage/aligned_buffer.h"
+#include "storage/device/aligned_buffer.h"
 #include "storage/device/device.h"
 #include "storage/index_entry.h"
 

@@ -1,9 +1,9 @@
-// An AlignedBuffer is zeroed memory of whole units of io_alignment, fit for direct transfers.
+// An AlignedBuffer owns memory in whole units of io_alignment, fit for direct transfers. Its
+// content starts undefined, because frames of megabytes are written whole anyway.
 //
 // Threads: plain memory. Lifetime: it must outlive the requests that use it.
 #pragma once
 
-#include <algorithm>
 #include <cstdlib>
 #include <memory>
 #include <utility>
@@ -17,32 +17,31 @@ namespace kvstrata::storage {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  /// `bytes` is rounded up to whole units. Running out of memory ends the process.
-  explicit AlignedBuffer(std::uint64_t bytes)
-      : bytes_(round_up(bytes, io_alignment)),
-        memory_(static_cast<std::byte*>(std::aligned_alloc(io_alignment, bytes_))) {
-    KV_CHECK(memory_ != nullptr || bytes_ == 0, "out of memory");
-    std::fill_n(memory_.get(), bytes_, std::byte{0});
+  /// Takes at least `bytes` bytes, rounded up to the alignment. Aborts when memory is exhausted;
+  /// callers bound `bytes` first.
+  explicit AlignedBuffer(std::uint64_t bytes) : size_(round_up(bytes, io_alignment)) {
+    if (size_ == 0) return;
+    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(io_alignment, size_)));
+    KV_CHECK(memory_ != nullptr, "out of memory");
   }
   AlignedBuffer(AlignedBuffer&& other) noexcept
-      : bytes_(std::exchange(other.bytes_, 0)), memory_(std::move(other.memory_)) {}
+      : memory_(std::move(other.memory_)), size_(std::exchange(other.size_, 0)) {}
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
-    bytes_ = std::exchange(other.bytes_, 0);
     memory_ = std::move(other.memory_);
+    size_ = std::exchange(other.size_, 0);
     return *this;
   }
 
   std::byte* data() const { return memory_.get(); }
-  std::uint64_t size() const { return bytes_; }
-  MutableBytes view() const { return {memory_.get(), bytes_}; }
+  std::uint64_t size() const { return size_; }
+  MutableBytes bytes() const { return {memory_.get(), size_}; }
 
  private:
   struct Free {
-    void operator()(std::byte* at) const { std::free(at); }  // NOLINT(*no-malloc)
+    void operator()(std::byte* memory) const { std::free(memory); }
   };
-
-  std::uint64_t bytes_ = 0;
-  std::unique_ptr<std::byte[], Free> memory_;
+  std::unique_ptr<std::byte, Free> memory_;
+  std::uint64_t size_ = 0;
 };
 
 }  // namespace kvstrata::storage

@@ -81,6 +81,7 @@ std::string PosixDirectory::refusal_of_direct() const {
     return errno == EINVAL ? "it refuses O_DIRECT" : "";
   }
   const AlignedBuffer unit(io_alignment);
+  std::ranges::fill(unit.bytes(), std::byte{0});
   if (::pwrite(probe.get(), unit.data(), io_alignment, 0) < 0 && errno == EINVAL) {
     return "it refuses transfers of 4096 bytes";
   }
@@ -174,6 +175,7 @@ Status allocate_space(int fd, std::uint64_t bytes) {
 Status allocate_by_writing(int fd, std::uint64_t bytes) {
   KV_ASSIGN(const std::uint64_t size, file_size(fd));
   const AlignedBuffer zeros(zeros_bytes);
+  std::ranges::fill(zeros.bytes(), std::byte{0});
   int interrupted = 0;
   // A last part of a unit is kept: the size of files written through a Device is whole units.
   for (std::uint64_t at = round_up(size, io_alignment); at < bytes;) {

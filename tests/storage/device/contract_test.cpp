@@ -33,7 +33,7 @@ TEST_CASE("What was written is read back") {
     CHECK(device.run(sync_request(file)).ok());
     const AlignedBuffer part(64_KiB);
     CHECK(device.run(read_request(file, 128_KiB, part)).ok());
-    CHECK(filled_with(part.view(), 7, 128_KiB));
+    CHECK(filled_with(part.bytes(), 7, 128_KiB));
     CHECK(device.stats().reads == 1);
     CHECK(device.stats().read_bytes == 64_KiB);
     CHECK(device.stats().writes == 1);
@@ -56,7 +56,7 @@ TEST_CASE("A batch ends with one completion for each request, by tag") {
       CHECK(ended[i].tag == 100 + i);
       CHECK(ended[i].status.ok());
     }
-    CHECK(filled_with(buffer.view(), 3));
+    CHECK(filled_with(buffer.bytes(), 3));
   });
 }
 
@@ -132,7 +132,7 @@ TEST_CASE("A closed file is not open, also when others are opened since") {
     CHECK(device.size(file).error().kind() == ErrorKind::invalid_argument);
     CHECK(kind_of(device.allocate(file, 4_KiB)) == ErrorKind::invalid_argument);
     CHECK(device.run(read_request(other, 0, buffer)).ok());
-    CHECK(filled_with(buffer.view(), 4));
+    CHECK(filled_with(buffer.bytes(), 4));
   });
 }
 
@@ -142,7 +142,7 @@ TEST_CASE("A place in the file table that is used again names the new file") {
     for (std::uint64_t round = 0; round < 20; ++round) {
       const FileHandle file = make_file(device, "f" + std::to_string(round), 64_KiB, round);
       CHECK(device.run(read_request(file, 0, buffer)).ok());
-      CHECK(filled_with(buffer.view(), round));
+      CHECK(filled_with(buffer.bytes(), round));
       device.close(file);
       CHECK(device.remove("f" + std::to_string(round)).ok());
     }
@@ -161,7 +161,7 @@ TEST_CASE("A file opened by another thread in the place of one it closed is the 
       file = device.open("b", false).value();
     }).join();
     CHECK(device.run(read_request(file, 0, buffer)).ok());
-    CHECK(filled_with(buffer.view(), 4));
+    CHECK(filled_with(buffer.bytes(), 4));
   });
 }
 
@@ -199,8 +199,8 @@ TEST_CASE("Allocating gives zeros to the stated size and leaves what is there") 
     CHECK(device.size(file).value() == 128_KiB);
     const AlignedBuffer buffer(128_KiB);
     CHECK(device.run(read_request(file, 0, buffer)).ok());
-    CHECK(filled_with(buffer.view().first(64_KiB), 3));
-    CHECK(std::all_of(buffer.view().begin() + 64_KiB, buffer.view().end(),
+    CHECK(filled_with(buffer.bytes().first(64_KiB), 3));
+    CHECK(std::all_of(buffer.bytes().begin() + 64_KiB, buffer.bytes().end(),
                       [](std::byte b) { return b == std::byte{0}; }));
   });
 }
@@ -213,7 +213,7 @@ TEST_CASE("A clone is on the same directory, for another thread") {
     std::thread([&] {
       const FileHandle file = clone->open("segment", false).value();
       const AlignedBuffer buffer(64_KiB);
-      same = clone->run(read_request(file, 0, buffer)).ok() && filled_with(buffer.view(), 3);
+      same = clone->run(read_request(file, 0, buffer)).ok() && filled_with(buffer.bytes(), 3);
     }).join();
     CHECK(same);
     CHECK(clone->name() == device.name());
@@ -230,7 +230,7 @@ TEST_CASE("A device may move to another thread while nothing is in flight") {
       bool read = false;
       std::thread([&] {
         const FileHandle mine = device.open("segment", false).value();
-        read = device.run(read_request(mine, 0, buffer)).ok() && filled_with(buffer.view(), 3);
+        read = device.run(read_request(mine, 0, buffer)).ok() && filled_with(buffer.bytes(), 3);
         device.close(mine);
       }).join();
       CHECK(read);
@@ -247,7 +247,7 @@ TEST_CASE("Destroying a device waits for what is in flight") {
     std::unique_ptr<Device> device = back_end.open(64);
     const FileHandle file = device->open("segment", true).value();
     const AlignedBuffer content(64 * 16_KiB);
-    fill(content.view(), 9);
+    fill(content.bytes(), 9);
     std::vector<IoRequest> batch;
     for (std::uint64_t i = 0; i < 64; ++i) {
       batch.push_back({.operation = IoOperation::write,
@@ -262,7 +262,7 @@ TEST_CASE("Destroying a device waits for what is in flight") {
     const AlignedBuffer read_back(content.size());
     const FileHandle again = clone->open("segment", false).value();
     CHECK(clone->run(read_request(again, 0, read_back)).ok());
-    CHECK(filled_with(read_back.view(), 9));
+    CHECK(filled_with(read_back.bytes(), 9));
   }
 }
 
@@ -280,8 +280,8 @@ TEST_CASE("A device is drained also when its thread has ended") {
     std::thread([&] { leave_reads_in_flight(*device, buffer); }).join();
     device.reset();
     // Nobody writes to the buffer any more.
-    fill(buffer.view(), 4);
-    CHECK(filled_with(buffer.view(), 4));
+    fill(buffer.bytes(), 4);
+    CHECK(filled_with(buffer.bytes(), 4));
   }
 }
 
@@ -292,8 +292,8 @@ TEST_CASE("A device is drained also by another thread than the one that submitte
     AlignedBuffer buffer(1_MiB);
     leave_reads_in_flight(*device, buffer);
     std::thread([&] { device.reset(); }).join();
-    fill(buffer.view(), 4);
-    CHECK(filled_with(buffer.view(), 4));
+    fill(buffer.bytes(), 4);
+    CHECK(filled_with(buffer.bytes(), 4));
   }
 }
 
@@ -316,7 +316,7 @@ TEST_CASE("run() keeps the completions of others for the next wait") {
     const AlignedBuffer own(4_KiB);
     REQUIRE(device.submit(reads_of_parts(file, 3, buffer, 5)).ok());
     CHECK(device.run(read_request(file, 4_KiB, own, 99)).ok());
-    CHECK(filled_with(own.view(), 3, 4_KiB));
+    CHECK(filled_with(own.bytes(), 3, 4_KiB));
     CHECK(device.in_flight() == 3);
     const std::vector<IoCompletion> ended = wait_all(device);
     CHECK(ended.size() == 3);
@@ -352,7 +352,7 @@ TEST_CASE("More files than the ring's table has places are read all the same") {
     const AlignedBuffer buffer(4_KiB);
     for (std::uint64_t i = 19; i < 260; i += 20) {
       CHECK(device.run(read_request(files[i], 0, buffer)).ok());
-      CHECK(filled_with(buffer.view(), i));
+      CHECK(filled_with(buffer.bytes(), i));
     }
   });
 }

@@ -46,7 +46,7 @@ TEST_CASE("What was synced, name and data, survives every crash") {
     Machine machine;
     machine.durable_file("segment", 64_KiB, 7);
     machine.crash(seed);
-    CHECK(filled_with(machine.content("segment").view(), 7));
+    CHECK(filled_with(machine.content("segment").bytes(), 7));
   }
 }
 
@@ -58,13 +58,13 @@ TEST_CASE("Of unsynced sectors each is old or new, and any mixture comes up") {
     Machine machine;
     const FileHandle file = machine.durable_file("segment", 12_KiB, 1);
     AlignedBuffer fresh(12_KiB);
-    fill(fresh.view(), 2);
+    fill(fresh.bytes(), 2);
     machine.device->run(write_request(file, 0, fresh)).value();
     machine.crash(seed);
     const AlignedBuffer left = machine.content("segment");
     int kept = 0;
     for (std::uint64_t at = 0; at < 12_KiB; at += 4_KiB) {
-      const ByteView sector = left.view().subspan(at, 4_KiB);
+      const ByteView sector = left.bytes().subspan(at, 4_KiB);
       const bool is_new = filled_with(sector, 2, at);
       CHECK(is_new != filled_with(sector, 1, at));
       kept += is_new ? 1 : 0;
@@ -83,11 +83,11 @@ TEST_CASE("The same seed loses the same sectors") {
     Machine machine;
     const FileHandle file = machine.durable_file("segment", 64_KiB, 1);
     AlignedBuffer fresh(64_KiB);
-    fill(fresh.view(), 2);
+    fill(fresh.bytes(), 2);
     machine.device->run(write_request(file, 0, fresh)).value();
     machine.crash(seed);
     const AlignedBuffer left = machine.content("segment");
-    return ByteVector(left.view().begin(), left.view().end());
+    return ByteVector(left.bytes().begin(), left.bytes().end());
   };
   CHECK(left_by(11) == left_by(11));
   CHECK(left_by(11) != left_by(12));
@@ -99,12 +99,12 @@ TEST_CASE("A sync does not cover a write whose completion was not waited for") {
     Machine machine;
     const FileHandle file = machine.durable_file("segment", 4_KiB, 1);
     AlignedBuffer fresh(4_KiB);
-    fill(fresh.view(), 2);
+    fill(fresh.bytes(), 2);
     const IoRequest batch[] = {write_request(file, 0, fresh), sync_request(file)};
     machine.device->submit(batch).value();
     wait_all(*machine.device);
     machine.crash(seed);
-    lost += filled_with(machine.content("segment").view(), 1) ? 1 : 0;
+    lost += filled_with(machine.content("segment").bytes(), 1) ? 1 : 0;
   }
   CHECK(lost > 0);
 }
@@ -114,17 +114,17 @@ TEST_CASE("A sync covers what was acknowledged also under a rewrite in flight") 
     Machine machine;
     const FileHandle file = machine.durable_file("segment", 4_KiB, 1);
     AlignedBuffer second(4_KiB);
-    fill(second.view(), 2);
+    fill(second.bytes(), 2);
     AlignedBuffer third(4_KiB);
-    fill(third.view(), 3);
+    fill(third.bytes(), 3);
     machine.device->run(write_request(file, 0, second)).value();
     const IoRequest batch[] = {write_request(file, 0, third), sync_request(file)};
     machine.device->submit(batch).value();
     wait_all(*machine.device);
     machine.crash(seed);
     const AlignedBuffer left = machine.content("segment");
-    CHECK_FALSE(filled_with(left.view(), 1));
-    CHECK(filled_with(left.view(), 2) != filled_with(left.view(), 3));
+    CHECK_FALSE(filled_with(left.bytes(), 1));
+    CHECK(filled_with(left.bytes(), 2) != filled_with(left.bytes(), 3));
   }
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("What a crash left is durable: a second one takes nothing") {
     Machine machine;
     const FileHandle file = machine.durable_file("old", 8_KiB, 1);
     AlignedBuffer fresh(16_KiB);
-    fill(fresh.view(), 2);
+    fill(fresh.bytes(), 2);
     machine.device->run(write_request(file, 0, fresh)).value();
     machine.device->remove("old").value();
     make_file(*machine.device, "new", 16_KiB, 3);
@@ -178,13 +178,13 @@ TEST_CASE("What a crash left is durable: a second one takes nothing") {
     std::vector<ByteVector> contents;
     for (const std::string& name : names) {
       const AlignedBuffer content = machine.content(name);
-      contents.emplace_back(content.view().begin(), content.view().end());
+      contents.emplace_back(content.bytes().begin(), content.bytes().end());
     }
     machine.crash(seed + 1000);
     REQUIRE(machine.device->list().value() == names);
     for (std::size_t i = 0; i < names.size(); ++i) {
       const AlignedBuffer content = machine.content(names[i]);
-      CHECK(ByteVector(content.view().begin(), content.view().end()) == contents[i]);
+      CHECK(ByteVector(content.bytes().begin(), content.bytes().end()) == contents[i]);
     }
   }
 }
@@ -194,7 +194,7 @@ TEST_CASE("A device from before the crash can do nothing to the disk") {
   const FileHandle file = machine.durable_file("segment", 64_KiB, 1);
   const std::unique_ptr<Device> before = std::move(machine.device);
   AlignedBuffer late(64_KiB);
-  fill(late.view(), 2);
+  fill(late.bytes(), 2);
   const IoRequest in_flight = write_request(file, 64_KiB, late);
   before->submit({&in_flight, 1}).value();
   machine.crash(3);
@@ -208,7 +208,7 @@ TEST_CASE("A device from before the crash can do nothing to the disk") {
   CHECK(before->sync_directory().error().kind() == ErrorKind::io);
   CHECK(before->list().error().kind() == ErrorKind::io);
   CHECK(before->size(file).error().kind() == ErrorKind::io);
-  CHECK(filled_with(machine.content("segment").view().first(64_KiB), 1));
+  CHECK(filled_with(machine.content("segment").bytes().first(64_KiB), 1));
   const std::unique_ptr<Device> again = before->clone().value();
   CHECK(again->open("segment", false).ok());
 }

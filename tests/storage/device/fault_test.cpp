@@ -29,10 +29,10 @@ TEST_CASE("A read cut short anywhere is continued and gives the right bytes") {
     const FileHandle file = make_file(device, "segment", 256_KiB, 5);
     for (const std::uint64_t cut : {1_KiB, 4_KiB - 1, 4_KiB, 4_KiB + 1, 60_KiB, 64_KiB - 1}) {
       const AlignedBuffer buffer(64_KiB);
-      fill(buffer.view(), 99);  // what a read that lies about its length would leave
+      fill(buffer.bytes(), 99);  // what a read that lies about its length would leave
       script.add({.target = FaultTarget::read, .action = FaultAction::cut, .bytes = cut});
       CHECK(device.run(read_request(file, 64_KiB, buffer)).ok());
-      CHECK(filled_with(buffer.view(), 5, 64_KiB));
+      CHECK(filled_with(buffer.bytes(), 5, 64_KiB));
     }
     CHECK(device.stats().short_transfers == 6);
     CHECK(device.stats().errors == 0);
@@ -46,7 +46,7 @@ TEST_CASE("A write cut short anywhere is continued and writes all") {
       const FileHandle file = make_file(device, "f" + std::to_string(cut), 64_KiB, cut);
       const AlignedBuffer buffer(64_KiB);
       CHECK(device.run(read_request(file, 0, buffer)).ok());
-      CHECK(filled_with(buffer.view(), cut));
+      CHECK(filled_with(buffer.bytes(), cut));
     }
     CHECK(device.stats().short_transfers == 4);
   });
@@ -122,7 +122,7 @@ TEST_CASE("A failed request in a batch fails alone") {
     for (const IoCompletion& end : wait_all(device)) {
       CHECK(end.status.ok() == (end.tag != 2));
       if (end.status.ok()) {
-        CHECK(filled_with(buffer.view().subspan(end.tag * 32_KiB, 32_KiB), 5, end.tag * 32_KiB));
+        CHECK(filled_with(buffer.bytes().subspan(end.tag * 32_KiB, 32_KiB), 5, end.tag * 32_KiB));
       } else {
         CHECK(end.status.error().kind() == ErrorKind::io);
       }
@@ -155,14 +155,14 @@ TEST_CASE("A failed batch's buffers are not handed back before every completion 
     }
     CHECK(std::all_of(ended.begin(), ended.end(),
                       [](auto& end) { return end.tag >= 100 && end.status.ok(); }));
-    CHECK(filled_with(small.view(), 5));
+    CHECK(filled_with(small.bytes(), 5));
     CHECK(device.in_flight() == 3);
     script.release();
     ended = wait_all(device);
     REQUIRE(ended.size() == 3);
     for (const IoCompletion& end : ended) {
       CHECK(end.status.ok());
-      CHECK(filled_with(buffer.view().subspan(end.tag * 32_KiB, 32_KiB), 5, end.tag * 32_KiB));
+      CHECK(filled_with(buffer.bytes().subspan(end.tag * 32_KiB, 32_KiB), 5, end.tag * 32_KiB));
     }
   });
 }
@@ -236,9 +236,9 @@ TEST_CASE("An over-reported read fails, a flipped bit passes: checksums are for 
     CHECK(device.run(read_request(file, 0, buffer)).error().kind() == ErrorKind::io);
     script.add({.target = FaultTarget::read, .action = FaultAction::flip});
     CHECK(device.run(read_request(file, 0, buffer)).ok());
-    CHECK_FALSE(filled_with(buffer.view(), 5));
+    CHECK_FALSE(filled_with(buffer.bytes(), 5));
     CHECK(device.run(read_request(file, 0, buffer)).ok());
-    CHECK(filled_with(buffer.view(), 5));
+    CHECK(filled_with(buffer.bytes(), 5));
   });
 }
 

@@ -107,7 +107,7 @@ TEST_CASE("Buffered I/O keeps the same rules") {
   CHECK(device->run(sync_request(file)).ok());
   const AlignedBuffer buffer(1_MiB);
   CHECK(device->run(read_request(file, 0, buffer)).ok());
-  CHECK(filled_with(buffer.view(), 4));
+  CHECK(filled_with(buffer.bytes(), 4));
   CHECK_FALSE(device->run(read_request(file, 4_KiB, buffer)).ok());
 }
 
@@ -125,7 +125,8 @@ TEST_CASE("Where the file system refuses direct I/O files are buffered, and the 
           }
           const FileHandle file = make_file(**device, "segment", 64_KiB, 4);
           const AlignedBuffer buffer(64_KiB);
-          return (*device)->run(read_request(file, 0, buffer)).ok() && filled_with(buffer.view(), 4)
+          return (*device)->run(read_request(file, 0, buffer)).ok() &&
+                         filled_with(buffer.bytes(), 4)
                      ? 0
                      : 3;
         }) == 0);
@@ -151,7 +152,7 @@ TEST_CASE("Where there is no fallocate, space is taken by writing zeros behind t
   auto opened = PosixDirectory::open(directory.path(), true, nullptr).value();
   const UniqueFd file = opened->open_file("segment", true).value();
   AlignedBuffer content(8_KiB);
-  fill(content.view(), 6);
+  fill(content.bytes(), 6);
   REQUIRE(::pwrite(file.get(), content.data(), 8_KiB, 0) == 8_KiB);
   CHECK(allocate_by_writing(file.get(), 3_MiB + 4_KiB).ok());
   CHECK(file_size(file.get()).value() == 3_MiB + 4_KiB);
@@ -160,8 +161,8 @@ TEST_CASE("Where there is no fallocate, space is taken by writing zeros behind t
   CHECK(static_cast<std::uint64_t>(info.st_blocks) * 512 >= 3_MiB);
   const AlignedBuffer all(3_MiB + 4_KiB);
   REQUIRE(::pread(file.get(), all.data(), all.size(), 0) == static_cast<ssize_t>(all.size()));
-  CHECK(filled_with(all.view().first(8_KiB), 6));
-  CHECK(std::all_of(all.view().begin() + 8_KiB, all.view().end(),
+  CHECK(filled_with(all.bytes().first(8_KiB), 6));
+  CHECK(std::all_of(all.bytes().begin() + 8_KiB, all.bytes().end(),
                     [](std::byte b) { return b == std::byte{0}; }));
   CHECK(allocate_by_writing(file.get(), 4_KiB).ok());
   CHECK(file_size(file.get()).value() == 3_MiB + 4_KiB);

@@ -112,7 +112,7 @@ FileHandle make_file(Device& device, const std::string& name, std::uint64_t byte
   const FileHandle file = device.open(name, true).value();
   device.allocate(file, bytes).value();
   const AlignedBuffer content(bytes);
-  fill(content.view(), seed);
+  fill(content.bytes(), seed);
   device.run(write_request(file, 0, content)).value();
   return file;
 }

@@ -30,7 +30,8 @@ bool round_trip(Device& device, std::uint64_t bytes) {
   const FileHandle file = make_file(device, "segment", bytes, 8);
   const AlignedBuffer buffer(bytes);
   (void)device.register_buffer(buffer.data(), buffer.size());
-  const bool same = device.run(read_request(file, 0, buffer)).ok() && filled_with(buffer.view(), 8);
+  const bool same =
+      device.run(read_request(file, 0, buffer)).ok() && filled_with(buffer.bytes(), 8);
   device.unregister_buffer(buffer.data());
   return same;
 }
@@ -145,7 +146,7 @@ TEST_CASE("Registered buffers are used, up to their end and no further") {
     const std::uint64_t before = device->stats().registered_transfers;
     const IoRequest request{.file = file, .buffer = memory.data() + at, .bytes = bytes};
     CHECK(device->run(request).ok());
-    CHECK(filled_with(memory.view().subspan(at, bytes), 8));
+    CHECK(filled_with(memory.bytes().subspan(at, bytes), 8));
     return device->stats().registered_transfers - before;
   };
   CHECK(read(64_KiB, 128_KiB) == 1);
