@@ -83,16 +83,6 @@ Result<OwnedFd> take_lock(const std::string& directory) {
   return fd;
 }
 
-std::string hex_of(const StoreId& id) {
-  constexpr std::string_view digits = "0123456789abcdef";
-  std::string text;
-  for (const std::byte b : id) {
-    text += digits[std::to_integer<unsigned>(b) >> 4];
-    text += digits[std::to_integer<unsigned>(b) & 15];
-  }
-  return text;
-}
-
 std::optional<StoreId> parse_hex(std::string_view text) {
   StoreId id;
   if (text.size() != 2 * id.size()) return std::nullopt;
@@ -179,6 +169,16 @@ Status StoreDirectory::load_or_create_identity() {
   KV_CHECK(sodium_init() >= 0, "libsodium can't start");
   randombytes_buf(id_.data(), id_.size());
   return write_identity(path_, id_);
+}
+
+std::string hex_of(const StoreId& id) {
+  constexpr std::string_view digits = "0123456789abcdef";
+  std::string text;
+  for (const std::byte b : id) {
+    text += digits[std::to_integer<unsigned>(b) >> 4];
+    text += digits[std::to_integer<unsigned>(b) & 15];
+  }
+  return text;
 }
 
 std::string StoreDirectory::id_hex() const {

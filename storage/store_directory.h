@@ -14,6 +14,9 @@
 
 namespace kvstrata::storage {
 
+/// 32 hex digits, as the identity file has them.
+std::string hex_of(const StoreId& id);
+
 /// A file descriptor that closes itself.
 class OwnedFd {
  public:

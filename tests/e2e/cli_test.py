@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -10,6 +11,19 @@ import tempfile
 import unittest
 
 DAEMON, TOOL = os.environ["KVSTRATAD"], os.environ["KVSTRATA"]
+
+
+def start_daemon(data, socket, log_level="warning"):
+    """A daemon that is ready."""
+    read_end, write_end = os.pipe()
+    daemon = subprocess.Popen(
+        [DAEMON, "--data", data, "--socket", socket, "--host-memory", "32MiB", "--disk", "128MiB",
+         "--log-level", log_level, "--ready-fd", str(write_end)], pass_fds=[write_end])
+    os.close(write_end)
+    with os.fdopen(read_end) as ready:
+        if ready.read() != "ready\n":
+            raise RuntimeError("the daemon did not get ready")
+    return daemon
 
 
 class CommandLine(unittest.TestCase):
@@ -22,15 +36,7 @@ class CommandLine(unittest.TestCase):
 
     @classmethod
     def start(cls):
-        read_end, write_end = os.pipe()
-        cls.daemon = subprocess.Popen(
-            [DAEMON, "--data", cls.directory / "data", "--socket", cls.socket, "--host-memory",
-             "32MiB", "--disk", "128MiB", "--log-level", "warning", "--ready-fd", str(write_end)],
-            pass_fds=[write_end])
-        os.close(write_end)
-        with os.fdopen(read_end) as ready:
-            if ready.read() != "ready\n":
-                raise RuntimeError("the daemon did not get ready")
+        cls.daemon = start_daemon(cls.directory / "data", cls.socket)
 
     @classmethod
     def tearDownClass(cls):
@@ -53,6 +59,38 @@ class CommandLine(unittest.TestCase):
             if entry["model"]["fingerprint"] == "space:" + space:
                 return str(entry["ns"])
         self.fail(f"ls does not show the space {space}")
+
+    def test_recover_brings_back_what_a_lost_index_left_behind(self):
+        data, socket = self.directory / "recovered", self.directory / "r"
+
+        def with_daemon(work):
+            daemon = start_daemon(data, socket, log_level="error")
+            try:
+                return work()
+            finally:
+                daemon.terminate()
+                daemon.wait()
+
+        def recover():
+            done = subprocess.run([TOOL, "recover", "--data", data, "--disk", "128MiB", "--json"],
+                                  capture_output=True, check=False)
+            return done.returncode, done.stdout.decode() or done.stderr.decode()
+
+        value = bytes(range(256)) * 77
+        with_daemon(lambda: self.run_tool("put", "key", "-", "--durable", given=value,
+                                          socket=socket))
+        shutil.rmtree(data / "index")
+        code, said = with_daemon(recover)
+        self.assertEqual(code, 1)
+        self.assertIn("stop kvstratad first", said)
+        missing = with_daemon(lambda: self.run_tool("get", "key", "-", socket=socket))
+        self.assertEqual(missing.returncode, 4)
+        code, said = recover()
+        self.assertEqual(code, 0, said)
+        self.assertEqual(json.loads(said)["recovered_blocks"], 1)
+        got = with_daemon(lambda: self.run_tool("get", "key", "-", socket=socket))
+        self.assertEqual(got.stdout, value)
+        self.assertEqual(json.loads(recover()[1])["segments"], 0)
 
     def test_a_value_put_comes_back_also_after_sigkill(self):
         value = bytes(range(256)) * 999 + b"tail"

@@ -179,9 +179,9 @@ std::uint64_t Shelf::disk_usage() const {
 ByteVector content_of(int n, std::uint64_t bytes) {
   ByteVector content(bytes);
   std::uint64_t state = static_cast<std::uint64_t>(n) * 0x2545f4914f6cdd1dULL + 1;
-  for (std::uint64_t i = 0; i < bytes; ++i) {
-    if (i % 8 == 0) state = state * 6364136223846793005ULL + 1442695040888963407ULL;
-    content[i] = static_cast<std::byte>(state >> (8 * (i % 8)));
+  for (std::uint64_t at = 0; at < bytes; at += sizeof state) {
+    state = state * 6364136223846793005ULL + 1442695040888963407ULL;
+    std::memcpy(content.data() + at, &state, std::min<std::uint64_t>(sizeof state, bytes - at));
   }
   return content;
 }

@@ -25,6 +25,7 @@ struct Arguments {
   PrefixOptions prefix;
   ValueOptions value;
   VerifyOptions verify;
+  RecoverOptions recover;
   ClearCommand clear;
   EvictOptions evict;
   std::uint32_t ns = 0;
@@ -82,6 +83,18 @@ void add_looking(CLI::App& app, Arguments& a) {
   verify->add_flag("--json", a.verify.json, "machine-readable");
 }
 
+void add_recover(CLI::App& app, Arguments& a) {
+  auto* recover = app.add_subcommand(
+      "recover",
+      "bring back what lies aside after an index was lost; kvstratad must not be running.\nBlocks "
+      "that were removed may come back with the others: their records were still there");
+  recover->add_option("--config", a.recover.config, "kvstratad's configuration file");
+  recover->add_option("--data", a.recover.data_directory, "directory of the store");
+  recover->add_option("--disk", a.recover.disk, "disk budget, as in 50GiB");
+  recover->add_flag("--json", a.recover.json, "machine-readable");
+  recover->callback([&a] { a.command = [&a] { return run_recover(a.recover); }; });
+}
+
 void add_values(CLI::App& app, Arguments& a) {
   auto* get = add(app, a, "get", "write a stored value to a file",
                   [&a] { return a.value.target = a.target, run_get(a.value); });
@@ -135,6 +148,7 @@ int run(int argc, char** argv) {
     arguments.command = [&] { return run_serve(arguments.serve); };
   });
   add_looking(app, arguments);
+  add_recover(app, arguments);
   add_values(app, arguments);
   add_changing(app, arguments);
   try {

@@ -69,6 +69,15 @@ struct VerifyOptions {
 };
 int run_verify(const VerifyOptions& options);
 
+/// Works on the store itself, without a daemon; arguments as kvstratad's.
+struct RecoverOptions {
+  std::string config;
+  std::string data_directory;
+  std::string disk;
+  bool json = false;
+};
+int run_recover(const RecoverOptions& options);
+
 struct ClearCommand {
   Target target;
   std::optional<std::uint32_t> ns;
