@@ -100,9 +100,9 @@ Result<bool> Reclaimer::move_away(SegmentId victim, const SegmentValue& row) {
   if (keep_bytes > row.bytes / 8 * 7) return false;
   KV_ASSIGN(const bool namespaces_moved, move_namespaces(placed));
   KV_ASSIGN(const bool tables_moved, move_tables(placed));
-  KV_ASSIGN(const bool blocks_moved, move_blocks(keep));
+  KV_TRY(move_blocks(keep));
   KV_TRY(flush_moves(0));
-  return namespaces_moved && tables_moved && blocks_moved;
+  return namespaces_moved && tables_moved;
 }
 
 Result<std::vector<KeyedEntry>> Reclaimer::live_blocks(const std::vector<PlacedRecord>& placed,
@@ -181,7 +181,7 @@ Status Reclaimer::flush_moves(std::uint64_t at_least_bytes) {
   return group_.commit();
 }
 
-Result<bool> Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
+Status Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
   for (const auto& [key, entry] : blocks) {
     Result<ReadRecord> record = read(RecordKind::block, key, entry);
     if (!record) {
@@ -191,10 +191,12 @@ Result<bool> Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
       continue;
     }
     KV_ASSIGN(const bool has_room, add_move(RecordKind::block, key, entry, std::move(*record)));
-    if (!has_room) return false;
+    // What there is no room for is dropped with the rest, unless it must stay: keeping what is only
+    // wanted must never stop a full store from taking new blocks.
+    if (!has_room) break;
     state_.interest.forget_touch(key);
   }
-  return true;
+  return {};
 }
 
 bool Reclaimer::is_damage(const Error& error) {
@@ -346,20 +348,25 @@ Status Reclaimer::give_up(SegmentId segment) {
   return {};
 }
 
+Result<bool> Reclaimer::remove_spare() {
+  std::optional<SegmentId> spare;
+  std::uint64_t usable = 0;
+  for (const auto& [segment, row] : state_.segments.rows()) {
+    if (row.state != SegmentState::free || log_.active(segment)) continue;
+    const bool fits = row.bytes == state_.sizes.segment_bytes;
+    usable += fits ? 1 : 0;
+    if (!fits || (usable > reserve_segments && log_.over_budget())) spare = segment;
+  }
+  if (!spare) return false;
+  KV_TRY(remove_file(*spare));
+  return true;
+}
+
 Status Reclaimer::shrink_to_budget() {
   while (log_.over_budget()) {
     if (log_.remove_aside()) continue;
-    std::optional<SegmentId> spare;
-    std::uint64_t free = 0;
-    for (const auto& [segment, row] : state_.segments.rows()) {
-      if (row.state != SegmentState::free || log_.active(segment)) continue;
-      ++free;
-      spare = segment;
-    }
-    if (spare && free > reserve_segments) {
-      KV_TRY(remove_file(*spare));
-      continue;
-    }
+    KV_ASSIGN(const bool removed, remove_spare());
+    if (removed) continue;
     KV_ASSIGN(const bool reclaimed, reclaim_one());
     if (!reclaimed) break;
   }

@@ -29,6 +29,9 @@ class Reclaimer {
   Result<bool> reclaim_one();
   /// Marks a segment whose file is gone or cut: its blocks leave the index.
   Status give_up(SegmentId segment);
+  /// Removes a free segment of no use: of another size, or beyond the reserve while the store is
+  /// over its budget. False: there is none.
+  Result<bool> remove_spare();
   /// Reclaims and removes files until the store fits its budget.
   Status shrink_to_budget();
 
@@ -39,7 +42,7 @@ class Reclaimer {
   Result<std::vector<KeyedEntry>> live_blocks(const std::vector<PlacedRecord>& placed,
                                               const RecordLocation& in) const;
   ReclaimRules rules() const;
-  Result<bool> move_blocks(const std::vector<KeyedEntry>& blocks);
+  Status move_blocks(const std::vector<KeyedEntry>& blocks);
   Result<bool> move_tables(const std::vector<PlacedRecord>& placed);
   Result<bool> move_namespaces(const std::vector<PlacedRecord>& placed);
   Result<bool> add_move(RecordKind kind, const BlockKey& key, const IndexEntry& entry,

@@ -109,6 +109,7 @@ class StoreImpl final : public Store {
     state_->dropped.set_callback(std::move(callback));
   }
   StoreStats stats() const override;
+  StoreTroubles troubles() const override;
 
  private:
   Status alter(std::span<const BlockKey> keys, const std::function<void(IndexEntry&)>& change);
@@ -285,6 +286,18 @@ StoreStats StoreImpl::stats() const {
   stats.writable = !state_->health.refusal();
   stats.degraded = state_->health.degraded();
   return stats;
+}
+
+StoreTroubles StoreImpl::troubles() const {
+  const StoreCounters& counters = state_->counters;
+  StoreTroubles troubles;
+  troubles.degraded = state_->health.degraded();
+  troubles.corrupt_records = counters.corrupt_records;
+  troubles.read_errors = counters.read_errors;
+  troubles.write_errors = counters.write_errors;
+  troubles.condemned_segments = counters.condemned_segments;
+  troubles.lost_segments = counters.lost_segments;
+  return troubles;
 }
 
 }  // namespace

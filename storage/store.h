@@ -108,6 +108,14 @@ struct StoreStats {
   std::string degraded;  ///< empty: healthy; else the reason
 };
 
+/// What goes or went wrong in this run; cheap, to be asked for often.
+struct StoreTroubles {
+  std::string degraded;  ///< why no block becomes durable at present; empty: healthy
+  std::uint64_t corrupt_records = 0, read_errors = 0, write_errors = 0;
+  std::uint64_t condemned_segments = 0;  ///< given up after a failed sync
+  std::uint64_t lost_segments = 0;       ///< whose file was gone or cut
+};
+
 class Store {
  public:
   /// Opens or creates. `locked` if another process has it, with that process's id if known.
@@ -165,6 +173,7 @@ class Store {
   virtual void on_dropped(std::function<void(std::span<const BlockKey>)> callback) = 0;
 
   virtual StoreStats stats() const = 0;
+  virtual StoreTroubles troubles() const = 0;
 };
 
 }  // namespace kvstrata::storage

@@ -58,7 +58,7 @@ void Writer::do_errands() {
   if (!lost.empty()) commit_group();
   for (const SegmentId segment : lost) {
     // What fails here is found again by the next read of that segment.
-    (void)reclaimer_.give_up(segment);
+    if (reclaimer_.give_up(segment)) ++state_.counters.lost_segments;
   }
   remove_expired();
   const MonotonicTime now = state_.options.clock->now();
@@ -139,6 +139,8 @@ Status Writer::ensure_room(const Append& append) {
   while (log_.openable() < log_.segments_needed(append) + reserve_segments) {
     if (log_.remove_aside()) continue;
     commit_group();
+    KV_ASSIGN(const bool removed, reclaimer_.remove_spare());
+    if (removed) continue;
     KV_ASSIGN(const bool reclaimed, reclaimer_.reclaim_one());
     if (reclaimed && attempts_left-- > 0) continue;
     if (log_.openable() >= log_.segments_needed(append)) return {};

@@ -112,6 +112,20 @@ TEST_CASE("A smaller budget at the next start evicts down to it") {
   CHECK(shelf.intact(1499));
 }
 
+TEST_CASE("A27: a smaller budget with smaller segments takes new blocks at once") {
+  StoreOptions options = Shelf::small_options();
+  options.disk_budget_bytes = 96_MiB;
+  options.segment_bytes = 0;  // 6 MiB, then 4 MiB
+  Shelf shelf(options);
+  // Chains over the borders of segments: each segment has parents of blocks that live elsewhere.
+  for (int n = 0; n < 1500; n += 30) shelf.put_chain(n, n + 29, {.bytes = 128_KiB});
+  shelf.options().disk_budget_bytes = 64_MiB;
+  shelf.reopen();
+  shelf.put_chain(5000, 5015, {.bytes = 128_KiB});
+  CHECK(shelf.disk_usage() <= 64_MiB);
+  for (int n = 5000; n < 5016; ++n) CHECK(shelf.intact(n, 128_KiB));
+}
+
 TEST_CASE(
     "Another segment size at the next start replaces the old segments as they are reclaimed") {
   Shelf shelf;
