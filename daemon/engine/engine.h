@@ -85,6 +85,7 @@ class Engine {
   virtual void verify(const Caller&, NamespaceId, std::optional<BlockKey> after, std::size_t limit,
                       Done<Verified>) = 0;
   virtual EngineStats stats(const Caller&) const = 0;
+  virtual storage::StoreTroubles disk_troubles() const = 0;
 
   // ---- shared memory, for the session that passes descriptors
   virtual std::optional<hostmem::ChunkInfo> find_chunk(ChunkId) const = 0;

@@ -74,6 +74,7 @@ class EngineImpl final : public Engine {
   void verify(const Caller& caller, NamespaceId ns, std::optional<BlockKey> after,
               std::size_t limit, Done<Verified> done) override;
   EngineStats stats(const Caller& caller) const override;
+  storage::StoreTroubles disk_troubles() const override { return core_.store->troubles(); }
 
   std::optional<hostmem::ChunkInfo> find_chunk(ChunkId chunk) const override;
   void chunk_sent(ChunkId chunk, ConnectionId to) override;

@@ -10,6 +10,7 @@
 
 #include "daemon/protocol/error_body.h"
 #include "daemon/server/connection.h"
+#include "daemon/server/disk_watch.h"
 #include "daemon/server/events.h"
 #include "daemon/server/log.h"
 #include "daemon/server/sockets.h"
@@ -100,6 +101,7 @@ class Server::Impl {
   std::unordered_map<ConnectionId, std::shared_ptr<Connection>> connections_;
   std::uint64_t last_connection_ = 0;
   std::uint64_t refused_open_ = 0;
+  DiskWatch disk_watch_;
   asio::steady_timer deadline_timer_;
   bool engine_drained_ = false;
   MonotonicTime drain_deadline_;
@@ -218,6 +220,9 @@ void Server::Impl::tick() {
     if (found != connections_.end()) std::shared_ptr(found->second)->close(reason);
   }
   for (const auto& connection : all()) connection->check(now);
+  for (const auto& line : disk_watch_.look(context_.engine.disk_troubles(), now)) {
+    log::folded(line.is_warning ? LogLevel::warning : LogLevel::info, "disk-tier", line.text);
+  }
   log::print_folded();
   finish_drain_if_quiet(now);
 }

@@ -152,6 +152,7 @@ class FakeEngine final : public Engine {
               Done<Verified> done) override {
     done(Verified{10, 0, 4096, {}, std::nullopt});
   }
+  storage::StoreTroubles disk_troubles() const override { return {}; }
   EngineStats stats(const Caller&) const override {
     EngineStats stats;
     stats.counters["lookups"] = 5;

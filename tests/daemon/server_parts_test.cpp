@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 
 #include "../base/seed.h"
+#include "daemon/server/disk_watch.h"
 #include "daemon/server/inline_memory.h"
 #include "daemon/server/log_folder.h"
 #include "daemon/server/message_reader.h"
@@ -223,4 +224,38 @@ TEST_CASE("Ten minutes of a failing tier are at most a line each ten seconds") {
     if (i % 50 == 0) lines += folder.due(now).size();
   }
   CHECK(lines <= 61);
+}
+
+TEST_CASE("The log hears once that the disk tier stopped, once that it works again") {
+  DiskWatch watch;
+  storage::StoreTroubles troubles;
+  MonotonicTime now{std::chrono::hours(1)};
+  CHECK(watch.look(troubles, now).empty());
+  troubles.degraded = "the file system is full";
+  REQUIRE(watch.look(troubles, now).size() == 1);
+  for (int i = 0; i < 100; ++i) CHECK(watch.look(troubles, now += Milliseconds(100)).empty());
+  troubles.degraded.clear();
+  const auto lines = watch.look(troubles, now);
+  REQUIRE(lines.size() == 1);
+  CHECK_FALSE(lines[0].is_warning);
+  CHECK(lines[0].text.find("after 10 s") != std::string::npos);
+  CHECK(watch.look(troubles, now).empty());
+}
+
+TEST_CASE("Damage of the disk tier is summed up, once in ten seconds") {
+  DiskWatch watch;
+  storage::StoreTroubles troubles;
+  MonotonicTime now{std::chrono::hours(1)};
+  troubles.corrupt_records = 2;
+  const auto first = watch.look(troubles, now);
+  REQUIRE(first.size() == 1);
+  CHECK(first[0].text.find("2 records failed their checks") != std::string::npos);
+  std::size_t lines = 0;
+  for (int i = 0; i < 100; ++i) {
+    ++troubles.corrupt_records;
+    ++troubles.lost_segments;
+    lines += watch.look(troubles, now += Milliseconds(100)).size();
+  }
+  CHECK(lines == 1);
+  CHECK(watch.look(troubles, now + DiskWatch::damage_period).empty());
 }
