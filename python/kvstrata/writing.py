@@ -131,17 +131,19 @@ def put(
     statuses: list[ErrorKind | None] = []
     hashes: list[bytes] = []
     sequence = sent = 0
+    patience = _Patience(busy_wait_s)
     at_most = len(sources)  # blocks of one batch; less once the daemon found one too large
     while len(statuses) < len(sources):
         first = len(statuses)
         count = min(at_most, _batch(blocks.sizes, first))
         try:
-            body = yield from _put_patiently(
-                session, blocks, sources, first, count, options, busy_wait_s
-            )
+            body = yield from _put_batch(session, blocks, sources, first, count, options)
         except ConnectionLost:
             raise
         except Error as error:
+            if isinstance(error, Busy) and (pause := patience.next_pause()):
+                yield pause
+                continue
             if isinstance(error, TooLarge) and count > 1:
                 at_most = count // 2
                 continue
@@ -152,8 +154,19 @@ def put(
             hashes += [b""] * missing
             return PutResult(tuple(statuses), tuple(hashes), sequence, sent, error)
         count = len(body.binary("status"))
-        statuses += statuses_of(body, count)
-        hashes += hashes_of(body.binary("hashes", b""))
+        told = statuses_of(body, count)
+        if ErrorKind.BUSY in told:
+            # What comes behind the first such block is asked again with it.
+            done = told.index(ErrorKind.BUSY)
+            if done > 0:
+                patience.renew()
+            if pause := patience.next_pause():
+                count = done
+                yield pause
+        else:
+            patience.renew()
+        statuses += told[:count]
+        hashes += hashes_of(body.binary("hashes", b""))[:count]
         sequence = max(sequence, body.number("seq", 0))
         sent += sum(blocks.sizes[first : first + count])
     return PutResult(tuple(statuses), tuple(hashes), sequence, sent)
@@ -172,26 +185,24 @@ def _batch(sizes: Sequence[int], first: int) -> int:
     return count
 
 
-def _put_patiently(
-    session: Session,
-    blocks: NewBlocks,
-    sources: Sequence[BlockSource],
-    first: int,
-    count: int,
-    options: PutOptions,
-    busy_wait_s: float,
-) -> Flow[Body]:
-    """One batch; asks again for ``busy_wait_s`` while the daemon is busy."""
-    give_up = time.monotonic() + busy_wait_s
-    pause = _PAUSE_S
-    while True:
-        try:
-            return (yield from _put_batch(session, blocks, sources, first, count, options))
-        except Busy:
-            if time.monotonic() + pause > give_up:
-                raise
-        yield Pause(pause)
-        pause = min(2 * pause, _PAUSE_S_MAX)
+class _Patience:
+    """How long a busy daemon is asked again: ``busy_wait_s`` from its last sign of progress."""
+
+    def __init__(self, busy_wait_s: float) -> None:
+        self._busy_wait_s = busy_wait_s
+        self.renew()
+
+    def renew(self) -> None:
+        self._pause_s = _PAUSE_S
+        self._give_up = time.monotonic() + self._busy_wait_s
+
+    def next_pause(self) -> Pause | None:
+        """None: it is over."""
+        if time.monotonic() + self._pause_s > self._give_up:
+            return None
+        pause = Pause(self._pause_s)
+        self._pause_s = min(2 * self._pause_s, _PAUSE_S_MAX)
+        return pause
 
 
 def _put_batch(
