@@ -109,6 +109,10 @@ Body map_body(const std::map<std::string, Value>& values) {
 
 Status handle_stats(const RequestPtr& request) {
   Session& session = *request->session;
+  // Counts of the whole daemon tell a tenant what the others do.
+  if (!session.caller().admin && session.context().tenants.has_several()) {
+    return Error(ErrorKind::permission_denied, "STATS is for tenants with admin = true");
+  }
   const EngineStats stats = session.context().engine.stats(session.caller());
   Reply reply;
   reply.body.set_body("counters", map_body(stats.counters))

@@ -40,6 +40,8 @@ class TenantTable {
   /// every tenant's in constant time.
   Result<TenantIdentity> authenticate(std::optional<std::string_view> token,
                                       const Peer& peer) const;
+  /// Whether there is anybody but the default tenant.
+  bool has_several() const { return !tenants_.empty(); }
 
  private:
   struct Tenant {
