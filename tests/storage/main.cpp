@@ -1,5 +1,4 @@
 // The tests of the store; started by itself, also a process that a test kills.
-#define DOCTEST_CONFIG_IMPLEMENT
 #include <doctest/doctest.h>
 
 #include <cstdio>
