@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "storage/append_queue.h"
+#include "storage/audit.h"
 #include "storage/reader.h"
 #include "storage/removal.h"
 #include "storage/store_open.h"
@@ -110,6 +111,7 @@ class StoreImpl final : public Store {
   }
   StoreStats stats() const override;
   StoreTroubles troubles() const override;
+  Result<StoreAudit> audit() override { return audit_store(*state_); }
 
  private:
   Status alter(std::span<const BlockKey> keys, const std::function<void(IndexEntry&)>& change);

@@ -116,6 +116,17 @@ struct StoreTroubles {
   std::uint64_t lost_segments = 0;       ///< whose file was gone or cut
 };
 
+/// A store counted anew from its index and directory, beside what it believes.
+struct StoreAudit {
+  std::uint64_t segments = 0;
+  std::uint64_t wrong_segments = 0;  ///< whose count differs from what is found
+  std::uint64_t blocks_counted = 0, blocks_found = 0;
+  std::uint64_t bytes_counted = 0, bytes_found = 0;  ///< of records, as live_bytes
+  std::uint64_t disk_bytes = 0, budget_bytes = 0;    ///< of the whole directory
+  std::vector<std::string> missing_files;            ///< segments without a file
+  std::vector<std::string> foreign_files;            ///< beside the segments, none of ours
+};
+
 class Store {
  public:
   /// Opens or creates. `locked` if another process has it, with that process's id if known.
@@ -174,6 +185,8 @@ class Store {
 
   virtual StoreStats stats() const = 0;
   virtual StoreTroubles troubles() const = 0;
+  /// Takes a while, and holds changes up for moments.
+  virtual Result<StoreAudit> audit() = 0;
 };
 
 }  // namespace kvstrata::storage

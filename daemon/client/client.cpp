@@ -42,6 +42,13 @@ Result<std::string> Client::stats() {
   return reply.to_json();
 }
 
+Result<std::string> Client::audit() {
+  const Session::Call call(*session_);
+  KV_ASSIGN(const ConnectionPtr at, session_->connection(call));
+  KV_ASSIGN(const auto reply, session_->ask(*at, {.verb = Verb::verify}, call));
+  return reply.to_json();
+}
+
 Result<Explanation> Client::explain(const Namespace& ns, const Selection& selection) {
   const Session::Call call(*session_);
   KV_ASSIGN(const ConnectionPtr at, session_->connection(call));

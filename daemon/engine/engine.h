@@ -84,6 +84,7 @@ class Engine {
   virtual void inspect(const Caller&, BlockKey, Done<BlockDetails>) = 0;
   virtual void verify(const Caller&, NamespaceId, std::optional<BlockKey> after, std::size_t limit,
                       Done<Verified>) = 0;
+  virtual void audit(Done<storage::StoreAudit>) = 0;
   virtual EngineStats stats(const Caller&) const = 0;
   virtual storage::StoreTroubles disk_troubles() const = 0;
 

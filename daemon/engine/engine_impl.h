@@ -73,6 +73,9 @@ class EngineImpl final : public Engine {
   void inspect(const Caller& caller, BlockKey key, Done<BlockDetails> done) override;
   void verify(const Caller& caller, NamespaceId ns, std::optional<BlockKey> after,
               std::size_t limit, Done<Verified> done) override;
+  void audit(Done<storage::StoreAudit> done) override {
+    core_.on_worker([this] { return core_.store->audit(); }, std::move(done));
+  }
   EngineStats stats(const Caller& caller) const override;
   storage::StoreTroubles disk_troubles() const override { return core_.store->troubles(); }
 

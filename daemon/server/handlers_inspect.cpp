@@ -60,6 +60,21 @@ Done<Page> answer_page(const RequestPtr& request) {
   });
 }
 
+Reply describe(const storage::StoreAudit& audit) {
+  Reply reply;
+  reply.body.set_u64("segments", audit.segments)
+      .set_u64("wrong_segments", audit.wrong_segments)
+      .set_u64("blocks_counted", audit.blocks_counted)
+      .set_u64("blocks_found", audit.blocks_found)
+      .set_u64("bytes_counted", audit.bytes_counted)
+      .set_u64("bytes_found", audit.bytes_found)
+      .set_u64("disk_bytes", audit.disk_bytes)
+      .set_u64("budget_bytes", audit.budget_bytes)
+      .set_texts("missing_files", audit.missing_files)
+      .set_texts("foreign_files", audit.foreign_files);
+  return reply;
+}
+
 Status list_namespaces(const RequestPtr& request) {
   Session& session = *request->session;
   session.context().engine.list_namespaces(
@@ -116,8 +131,13 @@ Status handle_inspect(const RequestPtr& request) {
 }
 
 Status handle_verify(const RequestPtr& request) {
-  KV_ASSIGN(const std::uint64_t number, request->body.get_u64("ns", 0, UINT32_MAX));
-  const NamespaceId ns{static_cast<std::uint32_t>(number)};
+  KV_ASSIGN(const auto number, request->body.find_u64("ns", 0, UINT32_MAX));
+  if (!number) {
+    request->session->context().engine.audit(answer_with<storage::StoreAudit>(
+        request, [](Session&, storage::StoreAudit& audit) { return describe(audit); }));
+    return {};
+  }
+  const NamespaceId ns{static_cast<std::uint32_t>(*number)};
   KV_ASSIGN(const auto after, read_place(request->body, ns));
   KV_ASSIGN(const std::uint64_t limit, request->body.get_u64_or("limit", 256, 1, UINT32_MAX));
   Session& session = *request->session;

@@ -356,6 +356,8 @@ class Client {
   Result<std::string> inspect(const Namespace& ns, const Hash256& block, std::uint16_t group = 0);
   Result<Verification> verify(const Namespace& ns, std::uint32_t limit,
                               const std::optional<ByteVector>& after = {});
+  /// The store counted anew, beside what it believes. JSON, doc/wire-protocol.md under VERIFY.
+  Result<std::string> audit();
 
   // ---- events, cancelling
   /// `on_event` is called from within calls of this client, process_events() among them; it must

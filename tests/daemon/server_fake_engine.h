@@ -152,6 +152,7 @@ class FakeEngine final : public Engine {
               Done<Verified> done) override {
     done(Verified{10, 0, 4096, {}, std::nullopt});
   }
+  void audit(Done<storage::StoreAudit> done) override { done(storage::StoreAudit{}); }
   storage::StoreTroubles disk_troubles() const override { return {}; }
   EngineStats stats(const Caller&) const override {
     EngineStats stats;

@@ -60,6 +60,20 @@ class CommandLine(unittest.TestCase):
                 return str(entry["ns"])
         self.fail(f"ls does not show the space {space}")
 
+    def test_rescan_counts_the_store_anew_and_names_foreign_files(self):
+        self.ok("put", "counted", "-", "--durable", given=b"value")
+        audit = json.loads(self.ok("verify", "--rescan", "--json"))
+        self.assertEqual(audit["wrong_segments"], 0)
+        self.assertEqual(audit["blocks_found"], audit["blocks_counted"])
+        self.assertGreater(audit["blocks_found"], 0)
+        foreign = self.directory / "data" / "segments" / "notes.txt"
+        foreign.write_text("not ours")
+        try:
+            self.assertIn("foreign: notes.txt", self.ok("verify", "--rescan"))
+        finally:
+            foreign.unlink()
+        self.assertEqual(self.run_tool("verify", "--rescan", "--ns", "1").returncode, 2)
+
     def test_recover_brings_back_what_a_lost_index_left_behind(self):
         data, socket = self.directory / "recovered", self.directory / "r"
 

@@ -138,6 +138,14 @@ TEST_CASE("A26: damaged and foreign files are left out of a recovery, and named 
   CHECK(std::filesystem::exists(segments + "notes.txt"));
   CHECK(std::filesystem::exists(segments + "00008888.seg"));
   CHECK(std::filesystem::is_symlink(segments + "00007777.seg"));
+  const auto audit = shelf->audit();
+  REQUIRE(audit.ok());
+  CHECK(audit->wrong_segments == 0);
+  CHECK(audit->blocks_found == report.recovered_blocks);
+  CHECK(audit->bytes_found == shelf->stats().live_bytes);
+  CHECK(audit->foreign_files ==
+        std::vector<std::string>{"00007777.seg", "00008888.seg", "notes.txt"});
+  CHECK(audit->missing_files.empty());
   CHECK(recover(shelf).recovered_blocks == 0);
 }
 

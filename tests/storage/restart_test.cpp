@@ -112,6 +112,35 @@ TEST_CASE("A smaller budget at the next start evicts down to it") {
   CHECK(shelf.intact(1499));
 }
 
+TEST_CASE("An audit finds what the store counts, whatever happened to it") {
+  Shelf shelf;
+  const auto table = shelf->add_table(shelf.ns(), content_of(1, 3000));
+  REQUIRE(table.ok());
+  const auto counts_are_right = [&] {
+    const auto audit = shelf->audit();
+    REQUIRE(audit.ok());
+    CHECK(audit->wrong_segments == 0);
+    CHECK(audit->blocks_found == shelf->stats().blocks);
+    CHECK(audit->bytes_found == shelf->stats().live_bytes);
+    CHECK(audit->disk_bytes <= audit->budget_bytes);
+    CHECK(audit->missing_files.empty());
+    return audit->blocks_found;
+  };
+  CHECK(counts_are_right() == 0);
+  for (int n = 0; n < 1500; n += 10) {
+    shelf.put_chain(n, n + 9, {.bytes = n % 30 == 0 ? 200_KiB : 40_KiB, .table = *table});
+    if (n % 50 == 0) shelf.erase(n, true);
+  }
+  CHECK(counts_are_right() > 200);
+  shelf.reopen();
+  counts_are_right();
+  const std::string lost = segment_path(shelf, shelf.entry(1499)->where.segment);
+  std::filesystem::remove(lost);
+  const auto audit = shelf->audit();
+  REQUIRE(audit.ok());
+  CHECK(audit->missing_files == std::vector{std::filesystem::path(lost).filename().string()});
+}
+
 TEST_CASE("A27: a smaller budget with smaller segments takes new blocks at once") {
   StoreOptions options = Shelf::small_options();
   options.disk_budget_bytes = 96_MiB;

@@ -79,7 +79,11 @@ void add_looking(CLI::App& app, Arguments& a) {
   explain->add_flag("--json", a.prefix.json, "machine-readable");
   auto* verify = add(app, a, "verify", "read every block back and check it; changes nothing",
                      [&a] { return a.verify.target = a.target, run_verify(a.verify); });
-  verify->add_option("--ns", a.verify.ns, "only this namespace");
+  auto* ns = verify->add_option("--ns", a.verify.ns, "only this namespace");
+  verify
+      ->add_flag("--rescan", a.verify.rescan,
+                 "instead, count the store anew from index and directory, and compare")
+      ->excludes(ns);
   verify->add_flag("--json", a.verify.json, "machine-readable");
 }
 

@@ -65,6 +65,7 @@ int run_put(const ValueOptions& options);
 struct VerifyOptions {
   Target target;
   std::optional<std::uint32_t> ns;
+  bool rescan = false;  ///< count the store anew instead of reading blocks
   bool json = false;
 };
 int run_verify(const VerifyOptions& options);

@@ -54,9 +54,43 @@ Result<Totals> verify(const VerifyOptions& options) {
   return totals;
 }
 
+int print_audit(const Json& audit, bool as_json) {
+  const bool is_right = audit.at("wrong_segments") == 0 && audit.at("missing_files").empty() &&
+                        audit.at("disk_bytes") <= audit.at("budget_bytes");
+  if (as_json) {
+    std::printf("%s\n", audit.dump(2).c_str());
+    return is_right ? exit_ok : exit_damaged;
+  }
+  const auto number = [&](const char* name) { return audit.at(name).get<std::uint64_t>(); };
+  std::printf("%s segments, %s of them miscounted\n", human_count(number("segments")).c_str(),
+              human_count(number("wrong_segments")).c_str());
+  std::printf(
+      "%s blocks found, %s counted; %s found, %s counted\n",
+      human_count(number("blocks_found")).c_str(), human_count(number("blocks_counted")).c_str(),
+      human_bytes(number("bytes_found")).c_str(), human_bytes(number("bytes_counted")).c_str());
+  std::printf("the directory has %s of %s\n", human_bytes(number("disk_bytes")).c_str(),
+              human_bytes(number("budget_bytes")).c_str());
+  for (const Json& name : audit.at("missing_files")) {
+    std::printf("missing: %s; its blocks are misses\n", name.get<std::string>().c_str());
+  }
+  for (const Json& name : audit.at("foreign_files")) {
+    std::printf("foreign: %s; it is left alone and not counted\n", name.get<std::string>().c_str());
+  }
+  return is_right ? exit_ok : exit_damaged;
+}
+
+Result<std::string> rescan(const VerifyOptions& options) {
+  KV_ASSIGN(Client client, connect(options.target));
+  return client.audit();
+}
+
 }  // namespace
 
 int run_verify(const VerifyOptions& options) {
+  if (options.rescan) {
+    const auto audit = rescan(options);
+    return audit ? print_audit(Json::parse(*audit), options.json) : report(audit.error());
+  }
   const auto totals = verify(options);
   if (!totals) return report(totals.error());
   if (options.json) {
