@@ -20,6 +20,11 @@ std::uint64_t MemoryDisk::used_bytes() const {
   return capacity_bytes_ - static_cast<std::uint64_t>(room_->load());
 }
 
+void MemoryDisk::fail_syncs(std::function<bool()> fails) {
+  const std::lock_guard lock(mutex_);
+  sync_fails_ = std::move(fails);
+}
+
 void MemoryDisk::crash(std::mt19937_64& random) {
   const std::lock_guard lock(mutex_);
   ++epoch_;
@@ -144,6 +149,10 @@ std::int64_t MemoryDisk::write(std::uint64_t epoch, MemoryFile& file, std::uint6
 std::int64_t MemoryDisk::data_sync(std::uint64_t epoch, MemoryFile& file) {
   const std::lock_guard lock(mutex_);
   if (epoch != epoch_) {
+    return -EIO;
+  }
+  if (sync_fails_ && sync_fails_()) {
+    file.abandon();
     return -EIO;
   }
   file.sync();

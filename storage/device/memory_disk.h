@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,11 @@ class MemoryDisk {
   /// chooses what stays, each by itself.
   void crash(std::mt19937_64& random);
 
+  /// `fails` is asked at each data sync whether it fails. As with a kernel, the pages it should
+  /// have written count as clean from then on: no later sync writes them, and a crash may lose
+  /// them.
+  void fail_syncs(std::function<bool()> fails);
+
   // What a MemoryDevice calls, each with the epoch it was made in.
   Result<FilePointer> open(std::uint64_t epoch, const std::string& name, bool create);
   Status remove(std::uint64_t epoch, const std::string& name);
@@ -61,6 +67,7 @@ class MemoryDisk {
   const MemoryFile::Room room_;
   mutable std::mutex mutex_;
   std::uint64_t epoch_ = 1;
+  std::function<bool()> sync_fails_;
   Names names_;          // as the program sees them
   Names durable_names_;  // as of the last sync_directory()
 };

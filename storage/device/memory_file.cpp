@@ -38,9 +38,10 @@ void MemoryFile::write(std::uint64_t offset, ByteView bytes) {
     Unsynced& entry = found->second;
     if (fresh) {
       entry.durable = sector(number);
-    } else if (entry.in_flight == 0) {
+    } else if (entry.in_flight == 0 && !entry.abandoned) {
       entry.acknowledged = sector(number);
     }
+    entry.abandoned = false;
     ++entry.in_flight;
   }
   std::copy(bytes.begin(), bytes.end(), bytes_.begin() + static_cast<std::ptrdiff_t>(offset));
@@ -64,7 +65,7 @@ void MemoryFile::sync() {
   durable_size_ = bytes_.size();
   for (auto at = unsynced_.begin(); at != unsynced_.end();) {
     Unsynced& entry = at->second;
-    if (entry.in_flight == 0) {
+    if (entry.in_flight == 0 && !entry.abandoned) {
       at = unsynced_.erase(at);
       continue;
     }
@@ -72,6 +73,13 @@ void MemoryFile::sync() {
       entry.durable = entry.acknowledged;
     }
     ++at;
+  }
+}
+
+void MemoryFile::abandon() {
+  for (auto& [number, entry] : unsynced_) {
+    entry.abandoned = entry.abandoned || entry.in_flight == 0;
+    entry.acknowledged.clear();
   }
 }
 

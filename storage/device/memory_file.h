@@ -38,6 +38,9 @@ class MemoryFile {
   void acknowledge(std::uint64_t offset, std::uint64_t bytes);
   /// Makes the size and all acknowledged writes durable.
   void sync();
+  /// A sync failed: what it should have written stays readable, but no later sync writes it unless
+  /// the sector is written again.
+  void abandon();
   /// Keeps each unsynced sector, and the unsynced size, or undoes it, as `random` decides.
   void crash(std::mt19937_64& random);
 
@@ -46,6 +49,7 @@ class MemoryFile {
     ByteVector durable;           // a whole sector; zeros where the file did not reach
     ByteVector acknowledged;      // what a sync would make durable while a rewrite is in flight
     std::uint32_t in_flight = 0;  // writes not acknowledged
+    bool abandoned = false;
   };
 
   ByteVector sector(std::uint64_t number) const;
