@@ -277,6 +277,7 @@ Result<bool> Reclaimer::drop_rest(SegmentId victim) {
     row.tail = superblock_bytes;
     row.live_bytes = 0;
     row.live_blocks = 0;
+    state_.at_point("before-reclaim-index");
     KV_TRY(change.commit());
   }
   state_.at_point("after-reclaim-index");

@@ -12,8 +12,10 @@ namespace {
 constexpr std::uint64_t segments_min = 6;
 }  // namespace
 
-Result<SizePlan> plan_sizes(std::uint64_t budget_bytes, std::uint64_t segment_bytes) {
-  if (budget_bytes < disk_budget_min) {
+Result<SizePlan> plan_sizes(std::uint64_t budget_bytes, std::uint64_t segment_bytes,
+                            std::uint64_t index_reserve_bytes) {
+  const bool usual = index_reserve_bytes == 0;
+  if (budget_bytes < (usual ? disk_budget_min : index_reserve_bytes)) {
     return Error(ErrorKind::invalid_argument, "the disk budget is " + std::to_string(budget_bytes) +
                                                   " bytes; the least is " +
                                                   std::to_string(disk_budget_min));
@@ -23,7 +25,8 @@ Result<SizePlan> plan_sizes(std::uint64_t budget_bytes, std::uint64_t segment_by
   plan.segment_bytes = segment_bytes != 0
                            ? segment_bytes
                            : std::clamp(budget_bytes / 16, 4_MiB, segment_bytes_max) & ~(1_MiB - 1);
-  plan.index_reserve_bytes = std::clamp(budget_bytes / 16, 16_MiB, 4_GiB);
+  plan.index_reserve_bytes =
+      usual ? std::clamp(budget_bytes / 16, 16_MiB, 4_GiB) : index_reserve_bytes;
   const std::uint64_t payload = budget_bytes - plan.index_reserve_bytes;
   if (plan.segment_bytes % record_alignment != 0 || plan.segment_bytes < segment_bytes_min ||
       plan.segment_bytes > segment_bytes_max) {

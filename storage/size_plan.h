@@ -22,6 +22,9 @@ struct SizePlan {
 
 /// `segment_bytes` 0 chooses clamp(budget / 16, 4 MiB, 256 MiB). `invalid_argument` names the
 /// limit.
-Result<SizePlan> plan_sizes(std::uint64_t budget_bytes, std::uint64_t segment_bytes);
+/// An `index_reserve_bytes` other than 0 is taken as it is, for stores of tests, and lifts the
+/// lower bound of the budget.
+Result<SizePlan> plan_sizes(std::uint64_t budget_bytes, std::uint64_t segment_bytes,
+                            std::uint64_t index_reserve_bytes = 0);
 
 }  // namespace kvstrata::storage

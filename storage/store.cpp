@@ -304,14 +304,22 @@ StoreTroubles StoreImpl::troubles() const {
 
 }  // namespace
 
+namespace {
+
+Result<std::unique_ptr<Device>> open_segments(const StoreState& state, std::string& fallback) {
+  const StoreOptions& options = state.options;
+  if (options.open_segments) return options.open_segments();
+  return open_device({state.directory.segments_path(), options.device, options.read_queue_depth},
+                     &fallback);
+}
+
+}  // namespace
+
 Result<std::unique_ptr<Store>> Store::open(StoreOptions options) {
   KV_ASSIGN(OpenedState opened, open_state(std::move(options)));
   const StoreOptions& chosen = opened.state->options;
   std::string fallback;
-  KV_ASSIGN(
-      std::unique_ptr<Device> writer_device,
-      open_device({opened.state->directory.segments_path(), chosen.device, chosen.read_queue_depth},
-                  &fallback));
+  KV_ASSIGN(std::unique_ptr<Device> writer_device, open_segments(*opened.state, fallback));
   KV_ASSIGN(std::unique_ptr<Device> reader_device, writer_device->clone());
   if (chosen.wrap_device) {
     writer_device = chosen.wrap_device(std::move(writer_device));

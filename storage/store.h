@@ -24,6 +24,10 @@
 #include "storage/device/device.h"
 #include "storage/index_entry.h"
 
+namespace rocksdb {
+class Env;
+}
+
 namespace kvstrata::storage {
 
 struct StoreOptions {
@@ -38,8 +42,17 @@ struct StoreOptions {
   const Clock* clock = &Clock::system();
   /// Test hook: wraps every device the store opens (fault injection). May be empty.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap_device;
+  /// Test hook: opens the device that the segments lie on, in place of one on the directory; it is
+  /// cloned for the second thread, and wrapped as any. May be empty.
+  std::function<Result<std::unique_ptr<Device>>()> open_segments;
+  /// Test hook: the machine as RocksDB sees it, its file system above all; null: the real one. It
+  /// outlives the store.
+  rocksdb::Env* index_environment = nullptr;
+  /// Test hook: the index's share of the budget; 0: a sixteenth, 16 MiB to 4 GiB. With it the
+  /// budget may be as small as six segments need.
+  std::uint64_t index_reserve_bytes = 0;
   /// Test hook: called with the name of each named point ("after-data-sync", "after-index-write",
-  /// "before-segment-reuse", ...) on the thread that reaches it. May be empty.
+  /// "before-segment-reuse", "writer-turn", ...) on the thread that reaches it. May be empty.
   std::function<void(std::string_view point)> at_point;
 };
 

@@ -45,16 +45,12 @@ Status check_owner(Database& database, const StoreDirectory& directory) {
   return database.write(batch, true);
 }
 
-DatabaseOptions database_options(const StoreDirectory& directory, const SizePlan& sizes) {
-  return {directory.index_path(), sizes.index_reserve_bytes, index_cache_bytes};
-}
-
-Result<OpenedIndex> open_index(const StoreDirectory& directory, const SizePlan& sizes) {
+Result<OpenedIndex> open_index(const StoreDirectory& directory, const DatabaseOptions& options) {
   if (index_marked_broken(directory)) {
     return Error(ErrorKind::corrupt, "index: it was found damaged while it was in use");
   }
   OpenedIndex opened;
-  KV_ASSIGN(opened.database, Database::open(database_options(directory, sizes)));
+  KV_ASSIGN(opened.database, Database::open(options));
   KV_TRY(check_owner(*opened.database, directory));
   const Index index(*opened.database);
   KV_ASSIGN(opened.rows, index.segments());
@@ -65,9 +61,10 @@ Result<OpenedIndex> open_index(const StoreDirectory& directory, const SizePlan& 
 
 // In place of an index that can't be used; the old segments keep their ids, so new ones start
 // above.
-Result<OpenedIndex> open_fresh_index(const StoreDirectory& directory, const SizePlan& sizes) {
+Result<OpenedIndex> open_fresh_index(const StoreDirectory& directory,
+                                     const DatabaseOptions& options) {
   OpenedIndex opened;
-  KV_ASSIGN(opened.database, Database::open(database_options(directory, sizes)));
+  KV_ASSIGN(opened.database, Database::open(options));
   DatabaseBatch batch;
   batch.put(Column::meta, std::string(store_name), directory.id_hex());
   batch.put(Column::meta, std::string(format_name), number_value(index_format));
@@ -76,24 +73,28 @@ Result<OpenedIndex> open_fresh_index(const StoreDirectory& directory, const Size
   return opened;
 }
 
-Result<OpenedIndex> open_or_replace_index(const StoreDirectory& directory, const SizePlan& sizes,
-                                          std::uint64_t unix_ms, std::string& empty_because) {
-  Result<OpenedIndex> opened = open_index(directory, sizes);
+Result<OpenedIndex> open_or_replace_index(const StoreDirectory& directory,
+                                          const DatabaseOptions& options, std::uint64_t unix_ms,
+                                          std::string& empty_because) {
+  Result<OpenedIndex> opened = open_index(directory, options);
   if (opened || opened.error().kind() != ErrorKind::corrupt) return opened;
   KV_ASSIGN(const std::string bad, set_store_aside(directory.path(), unix_ms));
   empty_because = opened.error().message() + "; it was moved to " + bad +
                   " and the store starts empty. Its segments are kept aside until `kvstrata "
                   "recover` or until their space is needed";
-  return open_fresh_index(directory, sizes);
+  return open_fresh_index(directory, options);
 }
 
 }  // namespace
 
 Result<OpenedState> open_state(StoreOptions options) {
-  KV_ASSIGN(const SizePlan sizes, plan_sizes(options.disk_budget_bytes, options.segment_bytes));
+  KV_ASSIGN(const SizePlan sizes, plan_sizes(options.disk_budget_bytes, options.segment_bytes,
+                                             options.index_reserve_bytes));
   KV_ASSIGN(StoreDirectory directory, StoreDirectory::open(options.directory));
   OpenedState result;
-  KV_ASSIGN(OpenedIndex index, open_or_replace_index(directory, sizes, options.clock->unix_ms(),
+  const DatabaseOptions database = {directory.index_path(), sizes.index_reserve_bytes,
+                                    index_cache_bytes, options.index_environment};
+  KV_ASSIGN(OpenedIndex index, open_or_replace_index(directory, database, options.clock->unix_ms(),
                                                      result.empty_because));
   std::uint32_t next_segment = std::max(static_cast<std::uint32_t>(index.next_segment),
                                         first_unused_segment(directory.path()));

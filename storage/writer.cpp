@@ -40,6 +40,7 @@ void Writer::stop() {
 void Writer::run() {
   for (;;) {
     do_errands();
+    state_.at_point("writer-turn");
     const MonotonicTime now = state_.options.clock->now();
     const MonotonicTime until =
         group_.empty() ? now + idle_step : group_began_ + state_.options.group_commit_delay;
@@ -114,6 +115,7 @@ std::optional<Result<IndexEntry>> Writer::settle_early(const Append& append) {
 }
 
 void Writer::handle(const AppendPtr& append) {
+  state_.at_point("append-taken");
   if (append->kind == RecordKind::block && group_.contains(append->request.key)) commit_group();
   if (auto settled = settle_early(*append)) {
     queue_.finish(append, std::move(*settled));

@@ -54,6 +54,7 @@ int open_files_max() {
 
 rocksdb::DBOptions database_options(const DatabaseOptions& options) {
   rocksdb::DBOptions db;
+  if (options.environment != nullptr) db.env = options.environment;
   db.create_if_missing = true;
   db.create_missing_column_families = true;
   db.paranoid_checks = true;

@@ -16,6 +16,10 @@
 
 #include "kvstrata/result.h"
 
+namespace rocksdb {
+class Env;
+}
+
 namespace kvstrata::storage {
 
 /// The column families; their names on disk are fixed (doc/index-format.md).
@@ -32,8 +36,9 @@ inline constexpr std::size_t column_count = 7;
 
 struct DatabaseOptions {
   std::string directory;
-  std::uint64_t budget_bytes = 0;  ///< of its files; sizes of buffers and logs follow from it
-  std::uint64_t cache_bytes = 0;   ///< of memory for blocks of table files
+  std::uint64_t budget_bytes = 0;       ///< of its files; sizes of buffers and logs follow from it
+  std::uint64_t cache_bytes = 0;        ///< of memory for blocks of table files
+  rocksdb::Env* environment = nullptr;  ///< the machine it runs on; null: the real one
 };
 
 /// A DatabaseBatch collects puts and removals that become true together.
