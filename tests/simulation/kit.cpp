@@ -1,0 +1,83 @@
+#include "tests/simulation/kit.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+
+#include "kvstrata/check.h"
+#include "storage/segment/record.h"
+
+namespace kvstrata::simulation {
+
+Place::Place() {
+  std::string name = (std::filesystem::temp_directory_path() / "kvstrata-sim-XXXXXX").string();
+  KV_CHECK(mkdtemp(name.data()) != nullptr, "a temporary directory");
+  path_ = name;
+}
+
+Place::~Place() {
+  std::error_code error;
+  std::filesystem::remove_all(path_, error);
+}
+
+bool Bench::start() {
+  error_.reset();
+  Result<std::unique_ptr<storage::Store>> opened = machine.open_store(sizes);
+  if (!opened) {
+    error_ = opened.error();
+    return false;
+  }
+  store = std::move(*opened);
+  NamespaceSpec spec;
+  spec.tenant = "tenant";
+  spec.model.fingerprint = "weights";
+  const Result<NamespaceId> ns = store->register_namespace(spec);
+  if (!ns) {
+    error_ = ns.error();
+    return false;
+  }
+  ns_ = *ns;
+  return true;
+}
+
+void Bench::stop() {
+  store.reset();
+  machine.index().clear_faults();
+  machine.transfers().clear();
+  machine.switch_on();
+}
+
+Status Bench::put(int n, std::uint64_t bytes) {
+  const ByteVector content = content_of({0, n}, 0, bytes);
+  storage::AppendRequest request;
+  request.key = key(n);
+  request.identity = identity_of({0, n});
+  request.frame = storage::AlignedBuffer(bytes);
+  std::ranges::copy(content, request.frame.data());
+  request.frame_bytes = bytes;
+  request.raw_bytes = bytes;
+  request.payload_xxh3 = storage::checksum(content);
+  std::promise<Status> ended;
+  KV_TRY(store->append(std::move(request), [&](const Result<storage::IndexEntry>& entry) {
+    ended.set_value(entry ? Status() : entry.error());
+  }));
+  KV_TRY(store->flush());
+  return ended.get_future().get();
+}
+
+Bench::Answer Bench::get(int n, std::uint64_t bytes) {
+  const BlockKey wanted = key(n);
+  std::optional<storage::IndexEntry> entry;
+  if (!store->find({&wanted, 1}, {&entry, 1})) return Answer::unreadable;
+  if (!entry) return Answer::absent;
+  std::promise<Result<storage::ReadRecord>> ended;
+  store->read(wanted, *entry,
+              [&](Result<storage::ReadRecord> record) { ended.set_value(std::move(record)); });
+  const Result<storage::ReadRecord> record = ended.get_future().get();
+  if (!record) return Answer::unreadable;
+  const bool same = std::ranges::equal(record->frame, content_of({0, n}, 0, bytes)) &&
+                    std::ranges::equal(record->identity, identity_of({0, n}));
+  return same ? Answer::intact : Answer::wrong;
+}
+
+}  // namespace kvstrata::simulation
