@@ -2,6 +2,7 @@
 
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
+#include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
@@ -14,6 +15,7 @@
 
 #include "kvstrata/bytes.h"
 #include "kvstrata/check.h"
+#include "storage/index/name_syncing_file_system.h"
 
 namespace kvstrata::storage {
 
@@ -52,9 +54,14 @@ int open_files_max() {
   return static_cast<int>(std::clamp<std::uint64_t>(known ? limit.rlim_cur / 8 : 1024, 20, 1024));
 }
 
+std::unique_ptr<rocksdb::Env> environment_of(const DatabaseOptions& options) {
+  const rocksdb::Env* machine =
+      options.environment != nullptr ? options.environment : rocksdb::Env::Default();
+  return rocksdb::NewCompositeEnv(sync_names(machine->GetFileSystem()));
+}
+
 rocksdb::DBOptions database_options(const DatabaseOptions& options) {
   rocksdb::DBOptions db;
-  if (options.environment != nullptr) db.env = options.environment;
   db.create_if_missing = true;
   db.create_missing_column_families = true;
   db.paranoid_checks = true;
@@ -102,7 +109,9 @@ rocksdb::ColumnFamilyOptions column_options(const DatabaseOptions& options,
 class RocksDatabase final : public Database {
  public:
   explicit RocksDatabase(DatabaseOptions options)
-      : options_(std::move(options)), cache_(rocksdb::NewLRUCache(options_.cache_bytes)) {}
+      : options_(std::move(options)),
+        environment_(environment_of(options_)),
+        cache_(rocksdb::NewLRUCache(options_.cache_bytes)) {}
   ~RocksDatabase() override { close(); }
 
   Status open();
@@ -127,6 +136,7 @@ class RocksDatabase final : public Database {
   }
 
   DatabaseOptions options_;
+  const std::unique_ptr<rocksdb::Env> environment_;
   std::shared_ptr<rocksdb::Cache> cache_;
   mutable std::shared_mutex mutex_;  // exclusive only while recover() replaces db_
   std::unique_ptr<rocksdb::DB> db_;
@@ -143,8 +153,9 @@ Status RocksDatabase::open() {
   for (const char* name : column_names) columns.emplace_back(name, column);
   std::vector<rocksdb::ColumnFamilyHandle*> handles;
   rocksdb::DB* db = nullptr;
-  KV_TRY(status_of(
-      rocksdb::DB::Open(database_options(options_), options_.directory, columns, &handles, &db)));
+  rocksdb::DBOptions db_options = database_options(options_);
+  db_options.env = environment_.get();
+  KV_TRY(status_of(rocksdb::DB::Open(db_options, options_.directory, columns, &handles, &db)));
   db_.reset(db);
   default_ = handles.front();
   std::copy(handles.begin() + 1, handles.end(), handles_.begin());
