@@ -31,10 +31,24 @@ std::string_view view_of(const rocksdb::Slice& slice) {
   return {slice.data(), slice.size()};
 }
 
+// RocksDB gives what the file system said once as damage, once as a wrong option; but what the
+// machine refuses now it may grant later, and an index must not be given up for it. A file that is
+// not there is damage.
+bool from_machine(const rocksdb::Status& status) {
+  const std::string text = status.ToString();
+  const bool io = text.find("IO error") != std::string::npos;
+  const bool missing = text.find("No such file") != std::string::npos;
+  // It tries again without direct I/O, which is never asked for here: the second try worked.
+  const bool passed = text.find("Direct I/O is not supported") != std::string::npos;
+  return (io && !missing) || passed;
+}
+
 Error error_of(const rocksdb::Status& status) {
   ErrorKind kind = ErrorKind::io;
   if (status.IsNoSpace()) {
     kind = ErrorKind::out_of_space;
+  } else if (from_machine(status)) {
+    kind = ErrorKind::io;
   } else if (status.IsCorruption() || status.IsInvalidArgument() || status.IsNotFound() ||
              status.IsPathNotFound()) {
     kind = ErrorKind::corrupt;
