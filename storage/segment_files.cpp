@@ -36,8 +36,9 @@ Result<FileHandle> SegmentFiles::create(SegmentId segment, std::uint64_t bytes) 
 Status SegmentFiles::remove(SegmentId segment) {
   KV_CHECK(close(segment), "a segment is removed while it is used");
   Status status = device_.remove(segment_file_name(segment));
-  if (!status && status.error().kind() == ErrorKind::not_found) return {};
-  return status;
+  if (!status && status.error().kind() != ErrorKind::not_found) return status;
+  // Also when it is gone already: an earlier try may have failed just here.
+  return device_.sync_directory();
 }
 
 bool SegmentFiles::close(SegmentId segment) {

@@ -23,7 +23,8 @@ class SegmentFiles {
   Result<FileHandle> open(SegmentId segment);
   /// A new file of `bytes`, backed by space; nothing is left of it after an error.
   Result<FileHandle> create(SegmentId segment, std::uint64_t bytes);
-  /// Closes (if open) and removes the file; a file that is gone already is fine.
+  /// Closes (if open) and removes the file for good: no crash brings it back. A file that is gone
+  /// already is fine.
   Status remove(SegmentId segment);
   /// Closes the file unless a request uses it; true if it is not open now.
   bool close(SegmentId segment);

@@ -163,6 +163,8 @@ Status SegmentLog::create() {
     if (file.error().kind() == ErrorKind::out_of_space) {
       no_growth_until_ = state_.options.clock->now() + growth_pause;
     }
+    // If even that fails the row stays, as a free segment's whose file is made when it is used.
+    if (!files_.remove(segment)) return file.error();
     KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
     change.remove_segment(segment);
     KV_TRY(change.commit());
