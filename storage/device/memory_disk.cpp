@@ -26,6 +26,10 @@ void MemoryDisk::fail_syncs(std::function<bool()> fails) {
 }
 
 void MemoryDisk::crash(std::mt19937_64& random) {
+  crash([&random] { return (random() >> 63) != 0; });
+}
+
+void MemoryDisk::crash(const std::function<bool()>& keeps) {
   const std::lock_guard lock(mutex_);
   ++epoch_;
   // A name whose file differs from the durable one was made, removed or both since: either stays.
@@ -40,7 +44,7 @@ void MemoryDisk::crash(std::mt19937_64& random) {
     const auto durable = durable_names_.find(name);
     const bool same =
         now != names_.end() && durable != durable_names_.end() && now->second == durable->second;
-    const bool keep_now = same || (random() >> 63) != 0;
+    const bool keep_now = same || keeps();
     if (keep_now && now != names_.end()) {
       left.insert(*now);
     } else if (!keep_now && durable != durable_names_.end()) {
@@ -48,7 +52,7 @@ void MemoryDisk::crash(std::mt19937_64& random) {
     }
   }
   for (const auto& [name, file] : left) {
-    file->crash(random);
+    file->crash(keeps);
   }
   durable_names_ = left;
   names_ = std::move(left);

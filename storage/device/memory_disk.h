@@ -36,6 +36,8 @@ class MemoryDisk {
   /// Pulls the plug: of everything not synced (sectors, sizes, names made or removed) `random`
   /// chooses what stays, each by itself.
   void crash(std::mt19937_64& random);
+  /// The same, with `keeps` asked of each name and sector in order.
+  void crash(const std::function<bool()>& keeps);
 
   /// `fails` is asked at each data sync whether it fails. As with a kernel, the pages it should
   /// have written count as clean from then on: no later sync writes them, and a crash may lose

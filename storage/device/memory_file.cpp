@@ -6,14 +6,6 @@
 
 namespace kvstrata::storage {
 
-namespace {
-
-bool coin(std::mt19937_64& random) {
-  return (random() >> 63) != 0;
-}
-
-}  // namespace
-
 bool MemoryFile::grow(std::uint64_t size) {
   if (size <= bytes_.size()) {
     return true;
@@ -83,14 +75,14 @@ void MemoryFile::abandon() {
   }
 }
 
-void MemoryFile::crash(std::mt19937_64& random) {
+void MemoryFile::crash(const std::function<bool()>& keeps) {
   for (const auto& [number, entry] : unsynced_) {
-    if (!coin(random)) {
+    if (!keeps()) {
       put_back(number, entry.durable);
     }
   }
   unsynced_.clear();
-  if (bytes_.size() > durable_size_ && !coin(random)) {
+  if (bytes_.size() > durable_size_ && !keeps()) {
     *room_ += static_cast<std::int64_t>(bytes_.size() - durable_size_);
     bytes_.resize(durable_size_);
   }

@@ -7,9 +7,9 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
-#include <random>
 
 #include "kvstrata/bytes.h"
 
@@ -41,8 +41,9 @@ class MemoryFile {
   /// A sync failed: what it should have written stays readable, but no later sync writes it unless
   /// the sector is written again.
   void abandon();
-  /// Keeps each unsynced sector, and the unsynced size, or undoes it, as `random` decides.
-  void crash(std::mt19937_64& random);
+  /// Keeps each unsynced sector, in order, and then the unsynced size, or undoes it, as `keeps`
+  /// says.
+  void crash(const std::function<bool()>& keeps);
 
  private:
   struct Unsynced {

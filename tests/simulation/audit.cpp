@@ -75,8 +75,7 @@ void Simulation::check_listing(int space) {
     return;
   }
   for (const auto& [key, entry] : *listed) {
-    const auto number = load_le<std::uint64_t>(key.digest.bytes.data() + 8);
-    model_.check_listed({space, static_cast<int>(number)}, entry);
+    model_.check_listed({space, number_of(key.digest)}, entry);
     if (key.ns != id) fail("a listing of one namespace shows another's block");
   }
 }

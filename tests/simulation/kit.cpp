@@ -28,12 +28,17 @@ bool Bench::start() {
     return false;
   }
   store = std::move(*opened);
+  store->on_dropped([this](std::span<const BlockKey> keys) {
+    const std::lock_guard lock(mutex_);
+    for (const BlockKey& dropped : keys) dropped_.insert(number_of(dropped.digest));
+  });
   NamespaceSpec spec;
   spec.tenant = "tenant";
   spec.model.fingerprint = "weights";
   const Result<NamespaceId> ns = store->register_namespace(spec);
   if (!ns) {
     error_ = ns.error();
+    store.reset();
     return false;
   }
   ns_ = *ns;
@@ -47,7 +52,16 @@ void Bench::stop() {
   machine.switch_on();
 }
 
+bool Bench::dropped(int n) {
+  const std::lock_guard lock(mutex_);
+  return dropped_.contains(n);
+}
+
 Status Bench::put(int n, std::uint64_t bytes) {
+  {
+    const std::lock_guard lock(mutex_);
+    dropped_.erase(n);
+  }
   const ByteVector content = content_of({0, n}, 0, bytes);
   storage::AppendRequest request;
   request.key = key(n);

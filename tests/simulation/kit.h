@@ -3,6 +3,8 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 
 #include "tests/simulation/machine.h"
@@ -26,6 +28,9 @@ class Place {
 class Bench {
  public:
   explicit Bench(const Place& place, std::uint64_t seed = 1) : machine(seed, place.store()) {}
+  ~Bench() { store.reset(); }  // while there is somebody it may tell what it drops
+  Bench(const Bench&) = delete;
+  Bench& operator=(const Bench&) = delete;
 
   /// Opens the store and registers the namespace; false, with error(), if either fails.
   bool start();
@@ -37,6 +42,8 @@ class Bench {
   enum class Answer { absent, intact, wrong, unreadable };
   Answer get(int n, std::uint64_t bytes = 5'000);
   const Error& error() const { return *error_; }
+  /// Whether the store said that it dropped block n.
+  bool dropped(int n);
 
   Machine machine;
   Sizes sizes;
@@ -47,6 +54,8 @@ class Bench {
 
   NamespaceId ns_{};
   std::optional<Error> error_;
+  std::mutex mutex_;
+  std::set<int> dropped_;
 };
 
 }  // namespace kvstrata::simulation

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 #include "storage/device/faulty_device.h"
 #include "storage/device/memory_device.h"
 #include "tests/simulation/power_device.h"
@@ -40,7 +42,11 @@ Machine::Machine(std::uint64_t seed, std::string directory)
 // The index first: what segments still take after it, the store asked for before it went.
 void Machine::cut() {
   index_.crash(random_);
-  segments_->crash(random_);
+  if (keeps_) {
+    segments_->crash(std::exchange(keeps_, nullptr));
+  } else {
+    segments_->crash(random_);
+  }
   marked_broken_ = exists(broken_mark());
 }
 

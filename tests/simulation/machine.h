@@ -58,6 +58,9 @@ class Machine {
   bool reclaim_in_doubt() const { return reclaim_in_doubt_; }
   void forget_doubt() { reclaim_in_doubt_ = false; }
 
+  /// At the next cut `keeps` decides of each unsynced sector of segments, in order, not the seed.
+  void choose_sectors(std::function<bool()> keeps) { keeps_ = std::move(keeps); }
+
   /// Bytes of all files that lie in the segments' directory.
   std::uint64_t segment_file_bytes() const;
   /// What files of segments may take in a store of these sizes.
@@ -73,6 +76,7 @@ class Machine {
 
   const std::string directory_;
   std::mt19937_64 random_;  // of what a cut takes
+  std::function<bool()> keeps_;
   FakeClock clock_;
   Power power_;
   SimulatedDisk index_;

@@ -43,6 +43,10 @@ Hash256 digest_of(int number) {
   return digest;
 }
 
+int number_of(const Hash256& digest) {
+  return static_cast<int>(load_le<std::uint64_t>(digest.bytes.data() + 8));
+}
+
 std::string to_string(const Name& name) {
   return "block " + std::to_string(name.space) + "/" + std::to_string(name.number);
 }

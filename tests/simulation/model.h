@@ -50,6 +50,7 @@ ByteVector content_of(const Name& name, std::size_t version, std::uint64_t bytes
 ByteVector identity_of(const Name& name);
 /// The same in every namespace, so that an answer from the wrong one is noticed.
 Hash256 digest_of(int number);
+int number_of(const Hash256& digest);
 
 class Model {
  public:

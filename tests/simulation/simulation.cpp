@@ -153,8 +153,7 @@ BlockKey Simulation::key_of(const Name& name) const {
 Name Simulation::name_of(const BlockKey& key) const {
   const auto space =
       std::ranges::find_if(spaces_, [&](const Space& known) { return known.id == key.ns; });
-  return {static_cast<int>(space - spaces_.begin()),
-          static_cast<int>(load_le<std::uint64_t>(key.digest.bytes.data() + 8))};
+  return {static_cast<int>(space - spaces_.begin()), number_of(key.digest)};
 }
 
 Version Simulation::draw_version(const Name& name) {
