@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "storage/mutant.h"
 #include "storage/removal.h"
 
 namespace kvstrata::storage {
@@ -133,9 +134,10 @@ void GroupCommit::start_write(const AppendPtr& append, const SegmentLog::Place& 
 
 Status GroupCommit::commit(const More& more) {
   io_.drain();
-  sync_data();
+  if (!mutant(Mutant::index_before_data)) sync_data();
   state_.at_point("after-data-sync");
   const Status status = write_index(more);
+  if (mutant(Mutant::index_before_data)) sync_data();
   if (status) {
     log_.committed();
     state_.at_point("after-index-write");
@@ -149,6 +151,7 @@ Status GroupCommit::commit(const More& more) {
 void GroupCommit::sync_data() {
   state_.at_point("before-data-sync");
   for (const auto& [unsynced, file] : log_.unsynced()) {
+    if (mutant(Mutant::no_data_sync)) break;
     io_.add({IoOperation::data_sync, file, 0, nullptr, 0, 0},
             [this, segment = unsynced](const Status& status) {
               if (status) return;

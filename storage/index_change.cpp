@@ -164,10 +164,10 @@ void IndexChange::finish_batch() {
   }
 }
 
-Status IndexChange::commit() {
+Status IndexChange::commit(bool synced) {
   finish_batch();
   if (batch_.empty()) return {};
-  if (Status status = state_->database->write(batch_, true); !status) {
+  if (Status status = state_->database->write(batch_, synced); !status) {
     state_->index_failed = true;
     ++state_->counters.write_errors;
     state_->note_index_error(status.error());

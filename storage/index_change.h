@@ -42,8 +42,9 @@ class IndexChange {
   void remove_placement(SegmentId segment, std::uint64_t offset);
 
   bool empty() const { return batch_.empty() && segments_.empty(); }
-  /// Writes and syncs everything; after an error nothing of it is known to memory.
-  Status commit();
+  /// Writes and syncs everything; after an error nothing of it is known to memory. Only a mutant
+  /// has it not synced.
+  Status commit(bool synced = true);
 
  private:
   explicit IndexChange(StoreState& state) : state_(&state), lock_(state.mutation) {}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <unordered_set>
 
+#include "storage/mutant.h"
 #include "storage/record_read.h"
 #include "storage/segment/segment_file.h"
 
@@ -278,7 +279,7 @@ Result<bool> Reclaimer::drop_rest(SegmentId victim) {
     row.live_bytes = 0;
     row.live_blocks = 0;
     state_.at_point("before-reclaim-index");
-    KV_TRY(change.commit());
+    KV_TRY(change.commit(!mutant(Mutant::reuse_before_index_delete)));
   }
   state_.at_point("after-reclaim-index");
   ++state_.counters.reclaimed_segments;

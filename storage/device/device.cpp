@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kvstrata/check.h"
+#include "storage/mutant.h"
 
 namespace kvstrata::storage {
 
@@ -278,6 +279,12 @@ void Device::attempt_ended(const RawCompletion& raw) {
 
 void Device::attempt_failed(RequestTable::Slot& slot, int error_number) {
   // A failed sync may have dropped dirty pages already: a second one that succeeds would lie.
+  if (slot.request.operation == IoOperation::data_sync && slot.retries == 0 &&
+      mutant(Mutant::retried_sync)) {
+    ++slot.retries;
+    start_attempt(slot);
+    return;
+  }
   const bool transient = error_number == EAGAIN || error_number == EINTR;
   if (transient && slot.request.operation != IoOperation::data_sync && slot.retries < retries_max) {
     ++slot.retries;
@@ -290,7 +297,9 @@ void Device::attempt_failed(RequestTable::Slot& slot, int error_number) {
 
 void Device::attempt_moved(RequestTable::Slot& slot, std::uint64_t bytes) {
   const std::uint64_t wanted = slot.request.bytes - slot.done_bytes;
-  if (bytes == wanted) {
+  const bool read_enough = slot.request.operation == IoOperation::read && bytes < wanted &&
+                           mutant(Mutant::short_read_as_full);
+  if (bytes == wanted || read_enough) {
     finish(slot, {});
     return;
   }
