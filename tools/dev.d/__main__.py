@@ -6,7 +6,7 @@ import sys
 
 from steps import StepFailed
 
-COMMANDS = ["setup", "build", "test", "check", "demo", "bench", "fuzz", "clean"]
+COMMANDS = ["setup", "build", "test", "check", "demo", "bench", "fuzz", "fault", "clean"]
 
 
 def parser_of_all() -> argparse.ArgumentParser:

@@ -47,6 +47,8 @@ def sanitized(name: str, compiler: str, sanitizer: str) -> Build:
 ALL = {build.name: build for build in [
     Build("release", GCC, what="g++, optimised: what is installed and measured"),
     Build("debug", GCC, ("-Dbuildtype=debug", "-Dbench=false"), what="g++ for gdb"),
+    Build("mutants", GCC, ("-Dmutants=true", "-Dbench=false"),
+          what="g++, optimised, with planted mistakes, for `tools/dev fault`"),
     sanitized("asan-gcc", GCC, ADDRESS),
     sanitized("tsan-gcc", GCC, THREAD),
     sanitized("asan-clang", CLANG, ADDRESS),
