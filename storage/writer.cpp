@@ -54,7 +54,14 @@ void Writer::run() {
   io_.drain();
 }
 
+// A recovery of the index that failed leaves it closed: look-ups fail until it is tried again.
+Status Writer::recover_index() {
+  const Result<IndexChange> change = IndexChange::begin(state_);
+  return change ? Status() : change.error();
+}
+
 void Writer::do_errands() {
+  (void)recover_index();  // those who need it are told
   const std::vector<SegmentId> lost = state_.errands.take_lost();
   if (!lost.empty()) commit_group();
   for (const SegmentId segment : lost) {
@@ -97,6 +104,7 @@ std::optional<Result<IndexEntry>> Writer::settle_early(const Append& append) {
         Error(ErrorKind::cancelled, "the block was erased before it was written"));
   }
   if (const auto refusal = state_.health.refusal()) return Result<IndexEntry>(*refusal);
+  if (Status ready = recover_index(); !ready) return Result<IndexEntry>(ready.error());
   if (append.kind != RecordKind::block) return std::nullopt;
   Result<std::optional<IndexEntry>> existing = state_.index.find(append.request.key);
   if (!existing) return Result<IndexEntry>(existing.error());

@@ -27,6 +27,7 @@ class Writer {
 
  private:
   void run();
+  Status recover_index();
   void do_errands();
   void remove_expired();
   void handle(const AppendPtr& append);
