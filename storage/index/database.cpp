@@ -81,6 +81,7 @@ rocksdb::DBOptions database_options(const DatabaseOptions& options) {
   db.paranoid_checks = true;
   db.max_open_files = open_files_max();
   db.max_background_jobs = 2;
+  db.max_bgerror_resume_count = 0;  // recover() does it
   db.db_write_buffer_size = std::clamp<std::uint64_t>(options.budget_bytes / 8, 2_MiB, 16_MiB);
   db.max_total_wal_size = std::clamp<std::uint64_t>(options.budget_bytes / 4, 4_MiB, 64_MiB);
   // Preallocated tails would count against the disk budget.
@@ -244,9 +245,10 @@ Status RocksDatabase::write(const DatabaseBatch& batch, bool sync) {
   return status_of(db_->Write(options, &write_batch));
 }
 
+// RocksDB's own Resume() goes on with the log that the failed batch may be in: it appends to a file
+// that it must not, or gives that batch's sequence number to another one, and then neither is read.
 Status RocksDatabase::recover() {
   const std::unique_lock lock(mutex_);
-  if (db_ && db_->Resume().ok()) return {};
   close();
   return open();
 }

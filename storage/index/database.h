@@ -81,8 +81,8 @@ class Database {
                       const Visit& visit) const = 0;
   /// Applies the batch; with `sync` it is durable on return.
   virtual Status write(const DatabaseBatch& batch, bool sync) = 0;
-  /// After a failed write: makes writes possible again, if need be by closing and opening. What a
-  /// failed batch held may be there afterwards.
+  /// After a failed write: makes writes possible again, by closing and opening. What a failed batch
+  /// held may be there afterwards.
   virtual Status recover() = 0;
 };
 

@@ -1,6 +1,8 @@
 // What becomes of the index when its files fail or lose what was not synced.
 #include <doctest/doctest.h>
 
+#include <cerrno>
+
 #include "tests/simulation/kit.h"
 
 namespace kvstrata::simulation {
@@ -54,6 +56,36 @@ TEST_CASE("A failure of the machine while the index is opened refuses the start,
       REQUIRE(bench.start());
       CHECK(bench.store->opened_empty_because().empty());
       CHECK(bench.get(1) == Answer::intact);
+    }
+  }
+}
+
+TEST_CASE("After index writes that found no space the index is written and opened again") {
+  const Place place;
+  for (const Operation operation :
+       {Operation::append, Operation::sync, Operation::sync_directory}) {
+    for (std::uint64_t nth = 1; nth <= 4; ++nth) {
+      for (const bool from_then_on : {false, true}) {
+        CAPTURE(static_cast<int>(operation));
+        CAPTURE(nth);
+        CAPTURE(from_then_on);
+        Bench bench(place, nth);
+        REQUIRE(bench.start());
+        REQUIRE(bench.put(1).ok());
+        bench.stop();
+        REQUIRE(bench.start());
+        bench.machine.index().plan({operation, nth, from_then_on, ENOSPC, false});
+        for (int n = 2; n <= 6; ++n) {
+          (void)bench.put(n);
+          bench.machine.clock().advance(Milliseconds(600'000));
+        }
+        bench.machine.index().clear_faults();
+        CHECK(bench.put(7).ok());
+        bench.stop();
+        REQUIRE(bench.start());
+        CHECK(bench.get(1) == Answer::intact);
+        CHECK(bench.get(7) == Answer::intact);
+      }
     }
   }
 }
