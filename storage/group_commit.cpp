@@ -237,6 +237,8 @@ void GroupCommit::finish(const Status& index_status) {
     if (append->written) {
       any_written = true;
       count(*append);
+      // What a condemned segment took with it, but the group wrote anew, is not gone.
+      std::erase(dropped_, append->request.key);
     } else if (append->written.error().kind() != ErrorKind::cancelled) {
       failure = append->written.error();
     }

@@ -162,6 +162,34 @@ TEST_CASE("A failed sync condemns its segment: the group fails and earlier block
   CHECK(shelf.intact(3));
 }
 
+TEST_CASE("A block that is written anew in the group that condemns its segment is not dropped") {
+  const auto script = std::make_shared<FaultScript>();
+  StoreOptions options = Shelf::small_options();
+  options.wrap_device = faulty_by(script);
+  options.group_commit_delay = Milliseconds(60'000);  // one group
+  Shelf shelf(options);
+  std::vector<BlockKey> dropped;
+  shelf->on_dropped([&](std::span<const BlockKey> keys) {
+    dropped.insert(dropped.end(), keys.begin(), keys.end());
+  });
+  shelf.put(1);
+  shelf.put(2);
+  const SegmentId condemned = shelf.entry(1)->where.segment;
+  script->add({.target = FaultTarget::data_sync});
+  std::vector<Awaited<Result<IndexEntry>>> fillers;
+  for (int n = 100; n < 120; ++n) fillers.push_back(shelf.start_put(n));
+  auto anew = shelf.start_put(1, {.pinned = true});
+  REQUIRE(shelf->flush().ok());
+  REQUIRE(anew.get().ok());
+  CHECK(shelf.entry(1)->where.segment != condemned);
+  CHECK_FALSE(shelf.has(2));
+  const BlockKey kept = shelf.key(1);
+  const BlockKey gone = shelf.key(2);
+  shelf.close();  // after which everything was told
+  CHECK(std::ranges::find(dropped, kept) == dropped.end());
+  CHECK(std::ranges::find(dropped, gone) != dropped.end());
+}
+
 TEST_CASE("A failed sync is never tried again on the same data") {
   const auto script = std::make_shared<FaultScript>();
   StoreOptions options = Shelf::small_options();
