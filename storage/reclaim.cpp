@@ -70,6 +70,13 @@ ReclaimRules Reclaimer::rules() const {
 
 Result<bool> Reclaimer::reclaim_one() {
   KV_CHECK(group_.empty(), "reclaim commits groups of its own");
+  state_.counters.reclaiming = true;
+  Result<bool> emptied = empty_one();
+  state_.counters.reclaiming = false;
+  return emptied;
+}
+
+Result<bool> Reclaimer::empty_one() {
   KV_TRY(widen_touches());
   std::set<SegmentId> stuck;  // full of blocks that must stay
   for (;;) {

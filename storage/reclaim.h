@@ -36,6 +36,7 @@ class Reclaimer {
   Status shrink_to_budget();
 
  private:
+  Result<bool> empty_one();
   Status widen_touches();
   /// False if moving what must stay would free nothing, or there is no room to move it to.
   Result<bool> move_away(SegmentId victim, const SegmentValue& row);

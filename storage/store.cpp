@@ -275,6 +275,7 @@ StoreStats StoreImpl::stats() const {
   stats.reclaimed_segments = counters.reclaimed_segments;
   stats.dropped_blocks = counters.dropped_blocks;
   stats.expired_blocks = counters.expired_blocks;
+  stats.reclaiming = counters.reclaiming;
   stats.group_commits = counters.group_commits;
   stats.read_blocks = counters.read_blocks;
   stats.read_bytes = counters.read_bytes;

@@ -111,6 +111,7 @@ struct StoreStats {
   std::uint64_t appended_blocks = 0, appended_bytes = 0;  ///< this run, host writes
   std::uint64_t reinserted_bytes = 0;                     ///< this run, moved by reclaim
   std::uint64_t reclaimed_segments = 0, dropped_blocks = 0, expired_blocks = 0;
+  bool reclaiming = false;  ///< a segment is being emptied at this moment
   std::uint64_t group_commits = 0;
   std::uint64_t read_blocks = 0, read_bytes = 0;
   std::uint64_t corrupt_records = 0, read_errors = 0, write_errors = 0;

@@ -29,6 +29,7 @@ struct StoreCounters {
   std::atomic<std::uint64_t> read_blocks{0}, read_bytes{0}, corrupt_records{0};
   std::atomic<std::uint64_t> read_errors{0}, write_errors{0}, expired_blocks{0};
   std::atomic<std::uint64_t> condemned_segments{0}, lost_segments{0}, aside_bytes{0};
+  std::atomic<bool> reclaiming{false};
 };
 
 /// Keys that left the index without being asked to, on their way to the on_dropped callback.

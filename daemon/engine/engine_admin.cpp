@@ -345,6 +345,7 @@ EngineStats EngineImpl::stats(const Caller&) const {
   stats.gauges = {
       {"blocks_in_host", directory_.blocks_in_host()},  {"directory_entries", directory_.size()},
       {"dirty_blocks", flusher_.dirty_blocks()},        {"dirty_bytes", flusher_.dirty_bytes()},
+      {"encoding_blocks", flusher_.encoding_blocks()},
       {"reservations", puts_.reservations()},           {"reserved_bytes", puts_.reserved_bytes()},
       {"last_sequence", flusher_.last_sequence().value}};
   stats.arena = core_.arena->stats();

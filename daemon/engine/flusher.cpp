@@ -115,6 +115,7 @@ void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
   const codec::BlockShape shape =
       namespaces_.get(block->key.ns)->shape(block->key.group, block->raw_bytes);
   const ByteView payload(block->slot.data, block->raw_bytes);
+  ++encoding_blocks_;
   core_.encoders->post([this, block, shape, payload, table, tables, encoded] {
     storage::AppendRequest& made = encoded->request;
     made.frame = storage::AlignedBuffer(codec::frame_bytes_max(shape));
@@ -134,6 +135,7 @@ void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
 }
 
 void Flusher::append(const BlockPtr& block, std::shared_ptr<Encoded> encoded) {
+  --encoding_blocks_;
   if (!encoded->status) {
     finish(block, encoded->status.error());
     return;

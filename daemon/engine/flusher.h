@@ -33,6 +33,7 @@ class Flusher {
   Sequence last_sequence() const { return {next_sequence_ - 1}; }
   std::uint64_t dirty_bytes() const { return dirty_bytes_; }
   std::uint64_t dirty_blocks() const { return dirty_.size(); }
+  std::uint64_t encoding_blocks() const { return encoding_blocks_; }
 
  private:
   /// An encoded block on its way into the store.
@@ -71,6 +72,7 @@ class Flusher {
   std::uint64_t dirty_bytes_ = 0;
   std::uint64_t bytes_in_flight_ = 0;  ///< being encoded or appended
   std::uint64_t blocks_in_flight_ = 0;
+  std::uint64_t encoding_blocks_ = 0;  ///< handed to the encoders, not back yet
   std::vector<Waiter> waiters_;
   std::unordered_map<ConnectionId, Failure> failures_;  ///< since its last FLUSH
 };

@@ -47,6 +47,7 @@ Body store_body(const storage::StoreStats& store) {
       .set_u64("reinserted_bytes", store.reinserted_bytes)
       .set_u64("reclaimed_segments", store.reclaimed_segments)
       .set_u64("dropped_blocks", store.dropped_blocks)
+      .set_bool("reclaiming", store.reclaiming)
       .set_u64("group_commits", store.group_commits)
       .set_u64("read_blocks", store.read_blocks)
       .set_u64("read_bytes", store.read_bytes)

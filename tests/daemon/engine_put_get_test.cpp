@@ -57,6 +57,21 @@ TEST_CASE("A durable put is on disk when it is answered") {
   check_stored(kit, kit.caller(), ns, sequence);
 }
 
+TEST_CASE("A block counts as being encoded until the encoder gave it back") {
+  EngineKit kit;
+  kit.options().codec = "raw";  // no tables to fit first
+  kit.restart();
+  const auto sequence = make_sequence(1, 3);
+  const auto ns = kit.open_namespace(small_model(), kit.caller()).ns;
+  const auto encoding = [&] {
+    return kit.engine().stats(kit.caller()).gauges.at("encoding_blocks");
+  };
+  REQUIRE(kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks).ok());
+  CHECK(encoding() > 0);
+  REQUIRE(kit.flush(kit.caller()).ok());
+  CHECK(encoding() == 0);
+}
+
 TEST_CASE("An evicted block is read from disk again") {
   EngineKit kit;
   const auto sequence = make_sequence(4, 8);

@@ -241,4 +241,23 @@ TEST_CASE("An entry from before a move is followed to where the block lies now")
   CHECK(std::ranges::equal(record->frame, content_of(1, 64_KiB)));
 }
 
+TEST_CASE("While a segment is emptied the statistics say so") {
+  StoreOptions options = Shelf::small_options();
+  Store* store = nullptr;
+  int times = 0;
+  int said = 0;
+  options.at_point = [&](std::string_view point) {
+    if (point != "after-reclaim-index") return;
+    ++times;
+    said += store->stats().reclaiming ? 1 : 0;
+  };
+  Shelf shelf(options);
+  store = &shelf.store();
+  fill_up(shelf, 1000, 2 * fill);
+  REQUIRE(shelf->flush().ok());
+  CHECK(times > 0);
+  CHECK(said == times);
+  CHECK_FALSE(shelf->stats().reclaiming);
+}
+
 }  // namespace kvstrata::storage::testing
