@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -48,9 +49,13 @@ DaemonProcess::~DaemonProcess() {
 void DaemonProcess::start() {
   int ready[2];
   REQUIRE(::pipe2(ready, O_CLOEXEC) == 0);
-  std::vector<std::string> command = {
-      program(),       "--data", data(),   "--socket", socket(),      "--ready-fd", "3",
-      "--host-memory", "64MiB",  "--disk", "256MiB",   "--log-level", "warning"};
+  std::vector<std::string> command = {program(), "--data",     data(), "--socket",
+                                      socket(),  "--ready-fd", "3"};
+  const std::pair<std::string, std::string> defaults[] = {
+      {"--host-memory", "64MiB"}, {"--disk", "256MiB"}, {"--log-level", "warning"}};
+  for (const auto& [name, value] : defaults) {
+    if (std::ranges::count(arguments_, name) == 0) command.insert(command.end(), {name, value});
+  }
   command.insert(command.end(), arguments_.begin(), arguments_.end());
   child_ = ::fork();
   REQUIRE(child_ >= 0);

@@ -12,6 +12,7 @@ namespace kvstrata::test {
 
 class DaemonProcess {
  public:
+  /// `arguments` come before what a test daemon has otherwise: little memory and disk.
   explicit DaemonProcess(std::vector<std::string> arguments = {});
   DaemonProcess(const DaemonProcess&) = delete;
   DaemonProcess& operator=(const DaemonProcess&) = delete;

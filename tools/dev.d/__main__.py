@@ -6,7 +6,8 @@ import sys
 
 from steps import StepFailed
 
-COMMANDS = ["setup", "build", "test", "check", "demo", "bench", "fuzz", "fault", "clean"]
+COMMANDS = ["setup", "build", "test", "check", "demo", "bench", "fuzz", "fault", "crash",
+            "clean"]
 
 
 def parser_of_all() -> argparse.ArgumentParser:
