@@ -97,9 +97,12 @@ Result<RemovalCounts> erase_blocks(StoreState& state, AppendQueue& queue,
       if (found[i] && seen.insert(keys[i]).second) entries.emplace_back(keys[i], *found[i]);
     }
   }
-  const RemovalCounts counts = remove_entries(change, entries, also_pinned);
+  RemovalCounts counts = remove_entries(change, entries, also_pinned);
   KeySet gone(keys.begin(), keys.end());
-  for (const auto& [key, entry] : entries) gone.insert(key);
+  for (const auto& [key, entry] : entries) {
+    gone.insert(key);
+    if (also_pinned || !entry.pinned) counts.removed.push_back({key, entry.payload_xxh3});
+  }
   cancel_appends(queue, std::move(gone), descendants, also_pinned);
   KV_TRY(change.commit());
   return counts;

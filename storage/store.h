@@ -93,11 +93,18 @@ struct NamespaceRecord {
   std::uint64_t created_unix_ms = 0;
 };
 
+/// A block that left the index, and what it was.
+struct RemovedBlock {
+  BlockKey key;
+  std::uint64_t payload_xxh3 = 0;
+};
+
 /// How many blocks and bytes one operation removed or kept.
 struct RemovalCounts {
   std::uint64_t removed_blocks = 0;
   std::uint64_t removed_bytes = 0;  ///< of records
   std::uint64_t kept_pinned = 0;
+  std::vector<RemovedBlock> removed;  ///< by erase() only
 };
 
 struct StoreStats {

@@ -7,8 +7,10 @@
 // first, then destroy; both on the control thread.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 
 #include "daemon/engine/executor.h"
 #include "daemon/engine/requests.h"
@@ -28,6 +30,9 @@ struct EngineOptions {
   std::uint64_t prefault_bytes = 0;
   std::string codec = "static";  ///< for blocks at rest: "static" or "raw"
   const Clock* clock = &Clock::system();
+  /// Test hook: called with the name of each named point ("after-index-read") on the thread that
+  /// reaches it. May be empty. The store has points of its own.
+  std::function<void(std::string_view point)> at_point;
 };
 
 class Engine {

@@ -24,6 +24,7 @@ void show_identity(const Namespace& ns, ByteView identity, BlockDetails& details
 }  // namespace
 
 void EngineImpl::records_dropped(std::span<const BlockKey> keys) {
+  finder_.doubts().dropped(keys);
   for (const BlockKey& key : keys) {
     const BlockPtr block = directory_.find(key);
     if (block != nullptr && !block->dirty) directory_.lost_record(key);
@@ -342,12 +343,14 @@ EngineStats EngineImpl::stats(const Caller&) const {
                     {"corrupt_blocks", c.corrupt_blocks},
                     {"epoch_bumps", c.epoch_bumps},
                     {"expired_reservations", c.expired_reservations}};
-  stats.gauges = {
-      {"blocks_in_host", directory_.blocks_in_host()},  {"directory_entries", directory_.size()},
-      {"dirty_blocks", flusher_.dirty_blocks()},        {"dirty_bytes", flusher_.dirty_bytes()},
-      {"encoding_blocks", flusher_.encoding_blocks()},
-      {"reservations", puts_.reservations()},           {"reserved_bytes", puts_.reserved_bytes()},
-      {"last_sequence", flusher_.last_sequence().value}};
+  stats.gauges = {{"blocks_in_host", directory_.blocks_in_host()},
+                  {"directory_entries", directory_.size()},
+                  {"dirty_blocks", flusher_.dirty_blocks()},
+                  {"dirty_bytes", flusher_.dirty_bytes()},
+                  {"encoding_blocks", flusher_.encoding_blocks()},
+                  {"reservations", puts_.reservations()},
+                  {"reserved_bytes", puts_.reserved_bytes()},
+                  {"last_sequence", flusher_.last_sequence().value}};
   stats.arena = core_.arena->stats();
   stats.leases = leases_.stats();
   stats.store = core_.store->stats();

@@ -80,7 +80,7 @@ void Finder::find(std::vector<BlockKey> keys, bool prefix,
   for (std::size_t i = 0; i < search->end; ++i) {
     BlockPtr block = directory_.find(search->keys[i]);
     if (block == nullptr) {
-      if (!is_tombstone(search->keys[i]))
+      if (!doubts_.is_tombstone(search->keys[i]))
         search->unknown.push_back(i);
       else if (prefix)
         search->end = i;
@@ -110,20 +110,34 @@ void Finder::continue_search(const std::shared_ptr<Search>& search) {
   std::vector<BlockKey> keys;
   keys.reserve(asked.size());
   for (const std::size_t i : asked) keys.push_back(search->keys[i]);
-  using Entries = std::vector<std::optional<storage::IndexEntry>>;
+  read_index(std::move(keys), [this, search, asked = std::move(asked)](Result<Entries> entries) {
+    if (!entries) {
+      search->done(entries.error());
+      return;
+    }
+    take_entries(search, asked, *entries);
+    continue_search(search);
+  });
+}
+
+void Finder::read_index(std::vector<BlockKey> keys, std::function<void(Result<Entries>)> then) {
+  const IndexDoubts::Reading reading = doubts_.reading_begins();
+  auto asked = std::make_shared<const std::vector<BlockKey>>(std::move(keys));
   core_.on_worker(
-      [this, keys = std::move(keys)]() -> Result<Entries> {
-        Entries entries(keys.size());
-        KV_TRY(core_.store->find(keys, entries));
+      [this, asked]() -> Result<Entries> {
+        Entries entries(asked->size());
+        const Status status = core_.store->find(*asked, entries);
+        if (core_.options.at_point) core_.options.at_point("after-index-read");
+        KV_TRY(status);
         return entries;
       },
-      [this, search, asked = std::move(asked)](Result<Entries> entries) {
-        if (!entries) {
-          search->done(entries.error());
-          return;
+      [this, asked, reading, then = std::move(then)](Result<Entries> entries) {
+        for (std::size_t i = 0; entries && i < asked->size(); ++i) {
+          std::optional<storage::IndexEntry>& entry = (*entries)[i];
+          if (entry && !doubts_.believes(reading, (*asked)[i], *entry)) entry.reset();
         }
-        take_entries(search, asked, *entries);
-        continue_search(search);
+        doubts_.reading_ends(reading);
+        then(std::move(entries));
       });
 }
 
@@ -136,7 +150,7 @@ void Finder::take_entries(const std::shared_ptr<Search>& search,
     // The directory is asked again: a commit or removal may have come in between.
     BlockPtr block = directory_.find(key);
     Namespace* ns = namespaces_.get(key.ns);
-    if (block == nullptr && entries[i] && ns != nullptr && !is_tombstone(key)) {
+    if (block == nullptr && entries[i] && ns != nullptr) {
       block = directory_.remember(key, ns->tenant, *entries[i]);
     }
     if (block != nullptr && block->is_visible(now_ms)) {
@@ -145,12 +159,6 @@ void Finder::take_entries(const std::shared_ptr<Search>& search,
       search->end = std::min(search->end, asked[i]);
     }
   }
-}
-
-void Finder::remove_tombstone(const BlockKey& key) {
-  const auto at = tombstones_.find(key);
-  KV_CHECK(at != tombstones_.end(), "tombstones are counted");
-  if (--at->second == 0) tombstones_.erase(at);
 }
 
 }  // namespace kvstrata::daemon

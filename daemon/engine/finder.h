@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/engine/block_directory.h"
+#include "daemon/engine/index_doubts.h"
 #include "daemon/engine/namespaces.h"
 
 namespace kvstrata::daemon {
@@ -23,10 +24,12 @@ class Finder {
 
   void find(std::vector<BlockKey> keys, bool prefix, std::function<void(Result<Found>)> done);
 
-  /// While set, index entries of the key are those of a removed block whose write was in flight.
-  void add_tombstone(const BlockKey& key) { ++tombstones_[key]; }
-  void remove_tombstone(const BlockKey& key);
-  bool is_tombstone(const BlockKey& key) const { return tombstones_.contains(key); }
+  /// Reads the index on a worker; what must not be believed by then is left out. `then` gets an
+  /// entry per key, or the error.
+  using Entries = std::vector<std::optional<storage::IndexEntry>>;
+  void read_index(std::vector<BlockKey> keys, std::function<void(Result<Entries>)> then);
+
+  IndexDoubts& doubts() { return doubts_; }
 
  private:
   struct Search;
@@ -37,7 +40,7 @@ class Finder {
   Core& core_;
   Namespaces& namespaces_;
   BlockDirectory& directory_;
-  BlockMap<std::uint32_t> tombstones_;
+  IndexDoubts doubts_;
 };
 
 }  // namespace kvstrata::daemon

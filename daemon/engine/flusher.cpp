@@ -17,7 +17,9 @@ std::uint64_t unflushed_max(const EngineOptions& options) {
 }  // namespace
 
 Flusher::Flusher(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder)
-    : core_(core), namespaces_(namespaces), directory_(directory), finder_(finder) {}
+    : core_(core), namespaces_(namespaces), directory_(directory), finder_(finder) {
+  finder_.doubts().on_settled([this] { pump(); });
+}
 
 bool Flusher::has_room_for(std::uint64_t bytes) const {
   return dirty_bytes_ == 0 || dirty_bytes_ + bytes <= unflushed_max(core_.options);
@@ -52,7 +54,7 @@ bool Flusher::start(const BlockPtr& block) {
     give_up(block);
     return true;
   }
-  if (finder_.is_tombstone(block->key)) return false;
+  if (!finder_.doubts().may_write(block->key)) return false;
   LayerGroupState& group = namespaces_.get(block->key.ns)->group(block->key.group);
   if (group.fitting) return false;
   const bool wants_tables = core_.options.codec == "static" && block->raw_bytes != 0;
@@ -166,14 +168,16 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
       core_.on_worker(
           [this, key = block->key] { return core_.store->erase(std::span(&key, 1), false, true); },
           [this, key = block->key](const Result<storage::RemovalCounts>&) {
-            finder_.remove_tombstone(key);
+            finder_.doubts().remove_tombstone(key);
             pump();
           });
     } else {
       block->entry = *entry;
     }
   } else if (block->unwanted) {
-    finder_.remove_tombstone(block->key);  // nobody misses what was removed
+    finder_.doubts().remove_tombstone(block->key);  // nobody misses what was removed
+  } else if (entry.error().kind() == ErrorKind::cancelled) {
+    directory_.forget(block);  // what it continues was removed, and it with that
   } else {
     ++core_.counters.durable_failures;
     Failure& failure = failures_[block->writer];
@@ -186,7 +190,7 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
 
 // The block was removed before anything of it reached the store.
 void Flusher::give_up(const BlockPtr& block) {
-  if (block->unwanted) finder_.remove_tombstone(block->key);
+  if (block->unwanted) finder_.doubts().remove_tombstone(block->key);
   clean(block);
 }
 

@@ -249,17 +249,12 @@ void PutPath::start(const std::shared_ptr<Batch>& batch) {
     return;
   }
   ++copying_[batch->caller.connection];
-  using Entries = std::vector<std::optional<storage::IndexEntry>>;
-  core_.on_worker(
-      [this, keys = std::move(keys)] {
-        Entries entries(keys.size());
-        // An index that can't be read now must not stop puts: they are then checked by the host.
-        if (!core_.store->find(keys, entries)) entries.assign(keys.size(), std::nullopt);
-        return entries;
-      },
-      [this, batch](const Entries& entries) {
-        for (std::size_t i = 0; i < entries.size(); ++i) place_one(batch, i, entries[i]);
-      });
+  finder_.read_index(std::move(keys), [this, batch](const Result<Finder::Entries>& entries) {
+    // An index that can't be read now must not stop puts: they are then checked by the host.
+    for (std::size_t i = 0; i < batch->blocks.size(); ++i) {
+      place_one(batch, i, entries ? (*entries)[i] : std::nullopt);
+    }
+  });
 }
 
 void PutPath::place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
@@ -267,15 +262,15 @@ void PutPath::place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
   const Incoming& incoming = batch->blocks[index];
   BlockPtr block = directory_.find(incoming.key);
   const std::uint64_t now_ms = core_.clock.unix_ms();
-  if (block == nullptr && stored && !finder_.is_tombstone(incoming.key)) {
+  if (block == nullptr && stored) {
     block = directory_.remember(incoming.key, batch->caller.tenant, *stored);
   }
   if (block != nullptr && block->is_visible(now_ms)) {
     core_.on_worker([source = incoming.source] { return hash_payload(source); },
-                    [this, batch, index, known = block->xxh3](std::uint64_t xxh3) {
-                      const bool same = xxh3 == known;
+                    [this, batch, index, block](std::uint64_t xxh3) {
+                      const bool same = xxh3 == block->xxh3;
                       ++(same ? core_.counters.put_exists : core_.counters.put_conflicts);
-                      settle(batch, index, same ? ErrorKind::exists : ErrorKind::conflict);
+                                  settle(batch, index, same ? ErrorKind::exists : ErrorKind::conflict);
                     });
     return;
   }

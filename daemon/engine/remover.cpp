@@ -44,7 +44,7 @@ Removal Remover::forget(std::span<const BlockPtr> blocks, bool also_pinned) {
     // A write of the block may be under way; what it leaves on disk must not be found.
     if (block->dirty) {
       block->unwanted = true;
-      finder_.add_tombstone(block->key);
+      finder_.doubts().add_tombstone(block->key);
     }
     if (!has_record) {
       ++removal.removed_blocks;
@@ -73,12 +73,14 @@ void Remover::remove(std::vector<BlockKey> keys, bool descendants, bool also_pin
   if (!also_pinned) {
     std::erase_if(hidden, [&](const BlockKey& key) { return directory_.find(key) != nullptr; });
   }
-  for (const BlockKey& key : hidden) finder_.add_tombstone(key);
+  for (const BlockKey& key : hidden) finder_.doubts().add_tombstone(key);
   core_.on_worker([this, keys = std::move(keys), descendants,
                    also_pinned] { return core_.store->erase(keys, descendants, also_pinned); },
                   [this, in_memory, hidden = std::move(hidden),
                    done = std::move(done)](const Result<storage::RemovalCounts>& counts) {
-                    for (const BlockKey& key : hidden) finder_.remove_tombstone(key);
+                    for (const BlockKey& key : hidden) finder_.doubts().remove_tombstone(key);
+                    if (counts) forget_removed(counts->removed);
+                    finder_.doubts().settled();
                     if (!counts) {
                       done(counts.error());
                       return;
@@ -92,6 +94,17 @@ void Remover::remove(std::vector<BlockKey> keys, bool descendants, bool also_pin
                   });
 }
 
+// What continues the keys and was on disk only has no tombstone: a look-up may have found it since.
+// Or it was put again since, with other bytes; that one stays.
+void Remover::forget_removed(std::span<const storage::RemovedBlock> removed) {
+  for (const auto& [key, payload_xxh3] : removed) {
+    finder_.doubts().dropped({&key, 1});
+    const BlockPtr block = directory_.find(key);
+    if (block == nullptr || block->dirty || !block->entry) continue;
+    if (block->entry->payload_xxh3 == payload_xxh3) directory_.forget(block);
+  }
+}
+
 void Remover::clear(std::vector<Namespace*> namespaces, bool also_pinned, Done<Removal> done) {
   std::unordered_set<NamespaceId> ids;
   for (const Namespace* ns : namespaces) ids.insert(ns->record.id);
@@ -100,6 +113,7 @@ void Remover::clear(std::vector<Namespace*> namespaces, bool also_pinned, Done<R
     if (ids.contains(block->key.ns)) blocks.push_back(block);
   });
   const Removal in_memory = forget(blocks, also_pinned);
+  for (const NamespaceId id : ids) finder_.doubts().clearing_begins(id, also_pinned);
   core_.on_worker(
       [this, ids, also_pinned]() -> Result<storage::RemovalCounts> {
         storage::RemovalCounts total;
@@ -111,7 +125,10 @@ void Remover::clear(std::vector<Namespace*> namespaces, bool also_pinned, Done<R
         }
         return total;
       },
-      [this, in_memory, done = std::move(done)](const Result<storage::RemovalCounts>& counts) {
+      [this, ids, also_pinned, in_memory,
+       done = std::move(done)](const Result<storage::RemovalCounts>& counts) {
+        for (const NamespaceId id : ids) finder_.doubts().clearing_ends(id, also_pinned);
+        finder_.doubts().settled();
         if (!counts) {
           done(counts.error());
           return;

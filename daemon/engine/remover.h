@@ -30,6 +30,8 @@ class Remover {
   /// Forgets the blocks in memory. Counts those no record tells of.
   Removal forget(std::span<const BlockPtr> blocks, bool also_pinned);
 
+  void forget_removed(std::span<const storage::RemovedBlock> removed);
+
   Core& core_;
   BlockDirectory& directory_;
   Finder& finder_;

@@ -1,0 +1,151 @@
+// Removals, puts and look-ups that meet at the worst moment, forced by named points.
+#include <doctest/doctest.h>
+
+#include "engine_test_kit.h"
+
+using namespace kvstrata;
+using namespace kvstrata::daemon;
+using namespace kvstrata::daemon::test;
+
+namespace {
+
+/// Holds the first thread that reaches a named point, once armed, until it is opened.
+class Gate {
+ public:
+  Gate(TestLoop& loop, std::string point) : loop_(loop), point_(std::move(point)) {}
+  ~Gate() { open(); }
+
+  std::function<void(std::string_view)> hook() {
+    return [this](std::string_view point) {
+      if (point != point_) return;
+      std::unique_lock lock(mutex_);
+      if (!std::exchange(armed_, false)) return;
+      reached_ = true;
+      loop_.post([] {});  // for wait_until_reached
+      opened_.wait(lock, [this] { return open_; });
+    };
+  }
+  void arm() {
+    const std::lock_guard lock(mutex_);
+    armed_ = true;
+  }
+  void wait_until_reached() {
+    loop_.run_until([this] {
+      const std::lock_guard lock(mutex_);
+      return reached_;
+    });
+  }
+  void open() {
+    const std::lock_guard lock(mutex_);
+    open_ = true;
+    opened_.notify_all();
+  }
+
+ private:
+  TestLoop& loop_;
+  const std::string point_;
+  std::mutex mutex_;
+  std::condition_variable opened_;
+  bool armed_ = false, reached_ = false, open_ = false;
+};
+
+ClearRequest of_namespace(NamespaceId ns) {
+  ClearRequest request;
+  request.scope = ClearScope::ns;
+  request.ns = ns;
+  return request;
+}
+
+Removal remove_by(EngineKit& kit, bool by_clear, NamespaceId ns,
+                  const std::vector<std::uint32_t>& tokens) {
+  const auto removal = by_clear ? kit.await<Removal>([&](auto done) {
+    kit.engine().clear(kit.caller(), of_namespace(ns), std::move(done));
+  })
+                                : kit.remove(kit.caller(), ns, tokens);
+  REQUIRE(removal.ok());
+  return *removal;
+}
+
+/// An engine that knows its blocks from the index alone, stopped after it read that.
+struct Meeting {
+  EngineKit kit;
+  Gate gate{kit.loop(), "after-index-read"};
+  Sequence16 sequence = make_sequence(1, 3);
+  NamespaceId ns;
+
+  Meeting() {
+    kit.options().at_point = gate.hook();
+    kit.options().codec = "raw";
+    kit.restart();
+    ns = kit.open_namespace(small_model(), kit.caller()).ns;
+    REQUIRE(kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks, true).ok());
+    kit.restart();
+    gate.arm();
+  }
+  std::size_t found() {
+    const auto grant = kit.lookup(kit.caller(), ns, sequence.tokens);
+    REQUIRE(grant.ok());
+    return grant->tiers.size();
+  }
+};
+
+}  // namespace
+
+TEST_CASE("A look-up that read the index before a removal does not bring the blocks back") {
+  for (const bool by_clear : {false, true}) {
+    Meeting meeting;
+    EngineKit& kit = meeting.kit;
+    std::optional<Result<LeaseGrant>> found;
+    kit.engine().lookup(kit.caller(2), by_tokens(meeting.ns, meeting.sequence.tokens),
+                        Milliseconds(10'000), [&](Result<LeaseGrant> grant) { found = grant; });
+    meeting.gate.wait_until_reached();
+    CHECK(remove_by(kit, by_clear, meeting.ns, meeting.sequence.tokens).removed_blocks == 3);
+    meeting.gate.open();
+    kit.loop().run_until([&] { return found.has_value(); });
+    CHECK((*found)->tiers.empty());
+    CHECK(meeting.found() == 0);
+  }
+}
+
+TEST_CASE("A look-up before the removal of a prefix does not bring back what continues it") {
+  Meeting meeting;
+  EngineKit& kit = meeting.kit;
+  std::optional<Result<LeaseGrant>> found;
+  kit.engine().lookup(kit.caller(2), by_tokens(meeting.ns, meeting.sequence.tokens),
+                      Milliseconds(10'000), [&](Result<LeaseGrant> grant) { found = grant; });
+  meeting.gate.wait_until_reached();
+  const auto first =
+      std::vector(meeting.sequence.tokens.begin(), meeting.sequence.tokens.begin() + 16);
+  CHECK(remove_by(kit, false, meeting.ns, first).removed_blocks == 3);
+  meeting.gate.open();
+  kit.loop().run_until([&] { return found.has_value(); });
+  // The first block again: what continued it must not come with it.
+  REQUIRE(kit.put(kit.caller(), meeting.ns, first, {meeting.sequence.blocks[0]}).ok());
+  CHECK(meeting.found() == 1);
+}
+
+TEST_CASE("A put that read the index before a removal is stored, and survives a restart") {
+  for (const bool by_clear : {false, true}) {
+    Meeting meeting;
+    EngineKit& kit = meeting.kit;
+    NewBlocks asked;
+    asked.ns = meeting.ns;
+    asked.tokens = meeting.sequence.tokens;
+    asked.durable = true;
+    auto values = std::make_shared<ByteVector>();
+    for (const ByteVector& block : meeting.sequence.blocks) {
+      values->insert(values->end(), block.begin(), block.end());
+    }
+    std::optional<Result<Committed>> stored;
+    kit.engine().put(kit.caller(2), asked, values, 0,
+                     [&](Result<Committed> committed) { stored = std::move(committed); });
+    meeting.gate.wait_until_reached();
+    remove_by(kit, by_clear, meeting.ns, meeting.sequence.tokens);
+    meeting.gate.open();
+    kit.loop().run_until([&] { return stored.has_value(); });
+    REQUIRE(stored->ok());
+    CHECK((*stored)->status == std::vector<std::uint8_t>(3, 0));
+    kit.restart();
+    CHECK(meeting.found() == 3);
+  }
+}
