@@ -163,17 +163,10 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
   if (entry) {
     ++core_.counters.durable_blocks;
     if (block->unwanted) {
-      // Removed while it was being written: the record goes too, and until it has gone, what the
-      // index says of the key is not believed.
-      core_.on_worker(
-          [this, key = block->key] { return core_.store->erase(std::span(&key, 1), false, true); },
-          [this, key = block->key](const Result<storage::RemovalCounts>&) {
-            finder_.doubts().remove_tombstone(key);
-            pump();
-          });
-    } else {
-      block->entry = *entry;
+      erase_unwanted(block);
+      return;
     }
+    block->entry = *entry;
   } else if (block->unwanted) {
     finder_.doubts().remove_tombstone(block->key);  // nobody misses what was removed
   } else if (entry.error().kind() == ErrorKind::cancelled) {
@@ -186,6 +179,18 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
   }
   clean(block);
   pump();
+}
+
+// Removed while it was being written: the record goes too. Until it has gone, what the index says
+// of the key is not believed, and no FLUSH is answered: a crash would bring the block back.
+void Flusher::erase_unwanted(const BlockPtr& block) {
+  core_.on_worker(
+      [this, key = block->key] { return core_.store->erase(std::span(&key, 1), false, true); },
+      [this, block](const Result<storage::RemovalCounts>&) {
+        finder_.doubts().remove_tombstone(block->key);
+        clean(block);
+        pump();
+      });
 }
 
 // The block was removed before anything of it reached the store.

@@ -57,6 +57,7 @@ class Flusher {
   void encode(const BlockPtr& block, const LayerGroupState& group);
   void append(const BlockPtr& block, std::shared_ptr<Encoded> encoded);
   void finish(const BlockPtr& block, Result<storage::IndexEntry> entry);
+  void erase_unwanted(const BlockPtr& block);
   void give_up(const BlockPtr& block);
   void left_flight(const Block& block);
   void clean(const BlockPtr& block);

@@ -149,3 +149,27 @@ TEST_CASE("A put that read the index before a removal is stored, and survives a 
     CHECK(meeting.found() == 3);
   }
 }
+
+TEST_CASE("FLUSH waits until a block that was removed while it was written has left the disk") {
+  EngineKit kit;
+  Gate gate(kit.loop(), "after-data-sync");
+  kit.options().store.at_point = gate.hook();
+  kit.options().codec = "raw";
+  kit.restart();
+  const auto sequence = make_sequence(1, 1);
+  const auto ns = kit.open_namespace(small_model(), kit.caller()).ns;
+  gate.arm();
+  REQUIRE(kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks).ok());
+  gate.wait_until_reached();
+  std::optional<Result<Removal>> removed;
+  kit.engine().remove(kit.caller(), by_tokens(ns, sequence.tokens), true,
+                      [&](Result<Removal> removal) { removed = removal; });
+  std::optional<std::uint64_t> left;
+  kit.engine().flush(kit.caller(), std::nullopt, [&](const Result<Sequence>& flushed) {
+    CHECK(flushed.ok());
+    left = kit.engine().stats(kit.caller()).store.blocks;
+  });
+  gate.open();
+  kit.loop().run_until([&] { return removed && left; });
+  CHECK(*left == 0);
+}
