@@ -281,8 +281,26 @@ void PutPath::place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
     });
     return;
   }
-  if (block != nullptr) directory_.forget(block);  // expired: overwritten
+  if (block != nullptr) forget_expired(block);
   fill(batch, index);
+}
+
+// The new block is written once the index has let go of the old one; until its own expiry has come
+// to the index too, that would otherwise be taken for a conflict.
+void PutPath::forget_expired(const BlockPtr& block) {
+  IndexDoubts& doubts = finder_.doubts();
+  if (block->dirty) {
+    block->unwanted = true;
+    doubts.add_tombstone(block->key);
+  }
+  directory_.forget(block);
+  doubts.add_tombstone(block->key);
+  core_.on_worker(
+      [this, key = block->key] { return core_.store->erase(std::span(&key, 1), false, true); },
+      [this, key = block->key](const Result<storage::RemovalCounts>&) {
+        finder_.doubts().remove_tombstone(key);
+        finder_.doubts().settled();
+      });
 }
 
 void PutPath::fill(const std::shared_ptr<Batch>& batch, std::size_t index) {

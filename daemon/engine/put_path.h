@@ -48,6 +48,7 @@ class PutPath {
   void place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
                  const std::optional<storage::IndexEntry>& stored);
   void fill(const std::shared_ptr<Batch>& batch, std::size_t index);
+  void forget_expired(const BlockPtr& block);
   void announce(const Block& block) const;
   void settle(const std::shared_ptr<Batch>& batch, std::size_t index,
               std::optional<ErrorKind> status);

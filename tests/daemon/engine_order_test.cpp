@@ -173,3 +173,24 @@ TEST_CASE("FLUSH waits until a block that was removed while it was written has l
   kit.loop().run_until([&] { return removed && left; });
   CHECK(*left == 0);
 }
+
+TEST_CASE("A put over a block that has expired here is durable, though the index still has that") {
+  EngineKit kit;
+  kit.clock().advance(Milliseconds(std::chrono::years(100)));  // the store's clock is behind
+  const auto before = make_sequence(1, 1);
+  const auto ns = kit.open_namespace(small_model(), kit.caller()).ns;
+  REQUIRE(kit.put(kit.caller(), ns, before.tokens, before.blocks, true).ok());
+  REQUIRE(kit.await<Changed>([&](auto done) {
+               kit.engine().set_ttl(kit.caller(), by_tokens(ns, before.tokens), 1, std::move(done));
+             })
+              .ok());
+  kit.clock().advance(Milliseconds(10));
+  const auto after = make_sequence(2, 1);
+  const auto stored = kit.put(kit.caller(), ns, before.tokens, after.blocks, true);
+  REQUIRE_MESSAGE(stored.ok(), (stored ? "" : stored.error().message()));
+  kit.restart();
+  const auto loaded = kit.get(kit.caller(), ns, before.tokens);
+  REQUIRE(loaded.ok());
+  REQUIRE(loaded->blocks.size() == 1);
+  CHECK(bytes_of_block(loaded->blocks[0]) == after.blocks[0]);
+}
