@@ -267,10 +267,11 @@ void PutPath::place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
   }
   if (block != nullptr && block->is_visible(now_ms)) {
     core_.on_worker([source = incoming.source] { return hash_payload(source); },
-                    [this, batch, index, block](std::uint64_t xxh3) {
+                    [this, batch, index, block, on_disk = stored.has_value()](std::uint64_t xxh3) {
                       const bool same = xxh3 == block->xxh3;
                       ++(same ? core_.counters.put_exists : core_.counters.put_conflicts);
-                                  settle(batch, index, same ? ErrorKind::exists : ErrorKind::conflict);
+                      if (same && !on_disk) write_again(*batch, block);
+                      settle(batch, index, same ? ErrorKind::exists : ErrorKind::conflict);
                     });
     return;
   }
@@ -283,6 +284,14 @@ void PutPath::place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
   }
   if (block != nullptr) forget_expired(block);
   fill(batch, index);
+}
+
+// Reclaim has taken the record and left the copy in host memory. Who puts the block anew must be
+// able to rely on a FLUSH.
+void PutPath::write_again(Batch& batch, const BlockPtr& block) {
+  if (block->dirty || block->dead || block->host != Block::HostCopy::ready) return;
+  flusher_.add(block);
+  batch.result.sequence = std::max(batch.result.sequence, block->sequence);
 }
 
 // The new block is written once the index has let go of the old one; until its own expiry has come

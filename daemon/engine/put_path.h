@@ -49,6 +49,7 @@ class PutPath {
                  const std::optional<storage::IndexEntry>& stored);
   void fill(const std::shared_ptr<Batch>& batch, std::size_t index);
   void forget_expired(const BlockPtr& block);
+  void write_again(Batch& batch, const BlockPtr& block);
   void announce(const Block& block) const;
   void settle(const std::shared_ptr<Batch>& batch, std::size_t index,
               std::optional<ErrorKind> status);

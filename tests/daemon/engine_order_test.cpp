@@ -194,3 +194,44 @@ TEST_CASE("A put over a block that has expired here is durable, though the index
   REQUIRE(loaded->blocks.size() == 1);
   CHECK(bytes_of_block(loaded->blocks[0]) == after.blocks[0]);
 }
+
+TEST_CASE("A durable put of a block whose record was reclaimed writes it again") {
+  EngineKit kit(32_MiB, 64_MiB);
+  const auto sequence = make_sequence(1, 1);
+  const auto ns = kit.open_namespace(small_model(), kit.caller()).ns;
+  const auto committed = kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks, true);
+  REQUIRE(committed.ok());
+  // A lease keeps the host copy, not the record.
+  REQUIRE(kit.lookup(kit.caller(), ns, sequence.tokens).ok());
+  const auto is_on_disk = [&] {
+    const auto details = kit.await<BlockDetails>([&](auto done) {
+      kit.engine().inspect(kit.caller(), {ns, committed->hashes[0], 0}, std::move(done));
+    });
+    REQUIRE(details.ok());
+    return details->on_disk;
+  };
+  NamespaceSpec values;
+  values.model.fingerprint = "values";
+  values.tenant = "default";
+  const auto filler = kit.open_namespace(values, kit.caller()).ns;
+  for (int i = 0; is_on_disk(); ++i) {
+    REQUIRE(i < 300);
+    NewBlocks asked;
+    asked.ns = filler;
+    asked.by = SelectBy::key;
+    asked.keys = {"filler" + std::to_string(i)};
+    asked.lengths = {1_MiB};
+    asked.durable = true;
+    const auto value = std::make_shared<ByteVector>(1_MiB, static_cast<std::byte>(i));
+    store_le(const_cast<ByteVector&>(*value).data(), i);
+    REQUIRE(kit.await<Committed>([&](auto done) {
+                 kit.engine().put(kit.caller(), asked, value, 0, std::move(done));
+               })
+                .ok());
+  }
+  const auto again = kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks, true);
+  REQUIRE(again.ok());
+  CHECK(again->status[0] == static_cast<std::uint8_t>(ErrorKind::exists));
+  kit.restart();
+  CHECK(kit.lookup(kit.caller(), ns, sequence.tokens)->tiers.size() == 1);
+}
