@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -60,6 +61,7 @@ void DaemonProcess::start() {
   child_ = ::fork();
   REQUIRE(child_ >= 0);
   if (child_ == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);  // a test that is interrupted leaves no daemon behind
     ::dup2(ready[1], 3);  // clears FD_CLOEXEC, unless it is 3 already
     if (ready[1] == 3) ::fcntl(3, F_SETFD, 0);
     become(command);
