@@ -7,7 +7,7 @@ import sys
 from steps import StepFailed
 
 COMMANDS = ["setup", "build", "test", "check", "demo", "bench", "fuzz", "fault", "crash",
-            "clean"]
+            "stress", "clean"]
 
 
 def parser_of_all() -> argparse.ArgumentParser:
