@@ -80,7 +80,7 @@ CrashLoop::CrashLoop(const CrashOptions& options)
     }
   }
   daemon_ = std::make_unique<DaemonProcess>(std::vector<std::string>{
-      "--config", configuration_.string(), "--disk", "64MiB", "--log-level", "error"});
+      "--config", configuration_.string(), "--disk", "64MiB", "--log-level", "warning"});
   address_ = "unix:" + daemon_->socket();
 }
 

@@ -11,12 +11,15 @@ namespace {
 // written now, moved blocks and the room segments lose at their ends included.
 constexpr std::uint64_t young_bytes = 6_MiB;
 constexpr std::uint64_t record_overhead = 8_KiB;
+// The daemon disconnects who does not give memory back in 5 s, as a starved machine may do.
+constexpr int disconnected_max = 20;
 
 bool may_pass(const Error& error) {
   switch (error.kind()) {
     case ErrorKind::busy:
     case ErrorKind::out_of_memory:
     case ErrorKind::out_of_space:
+    case ErrorKind::unavailable:
     case ErrorKind::lease_expired: return true;
     default: return false;
   }
@@ -41,12 +44,15 @@ void Worker::run(const std::string& address) {
   // Half of the workers get and put through shared memory, the others in messages.
   auto client = TenantClient::connect(address, tenant_, thread_ % 2 == 0);
   Status status = client ? Status() : Status(client.error());
+  int disconnected = 0;
   while (status && !traffic_.killed) {
     status = step(*client);
     if (status || !may_pass(status.error())) continue;
-    // A durable put that fails tells of every block since the last FLUSH, and no FLUSH will again.
-    if (status.error().kind() == ErrorKind::out_of_space) visible_.clear();
-    status = {};
+    // A durable put that fails tells of every block since the last FLUSH, and no FLUSH will again;
+    // nor will one on another connection.
+    const ErrorKind kind = status.error().kind();
+    if (kind == ErrorKind::out_of_space || kind == ErrorKind::unavailable) visible_.clear();
+    if (kind != ErrorKind::unavailable || ++disconnected < disconnected_max) status = {};
   }
   if (!status && !traffic_.killed) trouble_ = status.error().message();
 }
