@@ -47,7 +47,8 @@ void EngineImpl::change(const Caller& caller, const Selection& selection, Done<C
       keys.push_back(block->key);
     }
     // What is not on disk yet is written with its new state; the index takes the change after that.
-    flusher_.flush(caller.connection, std::nullopt, [=, this](const Result<Sequence>&) {
+    // Nobody's flush: a failure is for the FLUSH of whoever put the block.
+    flusher_.flush(ConnectionId{}, std::nullopt, [=, this](const Result<Sequence>&) {
       core_.on_worker([on_disk, keys] { return on_disk(keys); },
                       [changed, done](const Status& status) {
                         if (status) {

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include "engine_test_kit.h"
+#include "storage/device/faulty_device.h"
 
 using namespace kvstrata;
 using namespace kvstrata::daemon;
@@ -234,4 +235,24 @@ TEST_CASE("A durable put of a block whose record was reclaimed writes it again")
   CHECK(again->status[0] == static_cast<std::uint8_t>(ErrorKind::exists));
   kit.restart();
   CHECK(kit.lookup(kit.caller(), ns, sequence.tokens)->tiers.size() == 1);
+}
+
+TEST_CASE("PIN does not take the failure away that the next FLUSH must tell of") {
+  EngineKit kit;
+  const auto script = std::make_shared<storage::FaultScript>();
+  kit.options().store.wrap_device = [script](std::unique_ptr<storage::Device> device) {
+    return std::make_unique<storage::FaultyDevice>(std::move(device), script);
+  };
+  kit.options().codec = "raw";
+  kit.restart();
+  const auto sequence = make_sequence(1, 1);
+  const auto ns = kit.open_namespace(small_model(), kit.caller()).ns;
+  script->add({.target = storage::FaultTarget::data_sync});
+  REQUIRE(kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks).ok());
+  REQUIRE(kit.await<Changed>([&](auto done) {
+               kit.engine().pin(kit.caller(), by_tokens(ns, sequence.tokens), true,
+                                std::move(done));
+             })
+              .ok());
+  CHECK_FALSE(kit.flush(kit.caller()).ok());
 }
