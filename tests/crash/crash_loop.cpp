@@ -113,9 +113,9 @@ void CrashLoop::live_and_die() {
     threads.emplace_back([this, &worker] { worker.run(address_); });
   }
   {
-    TenantClient watcher = connect(address_, 0, false);
+    Client watcher = daemon_->connect(false);  // as the daemon's own user: statistics of all
     let_clients_die();
-    last_ = choose_moment(watcher.client());
+    last_ = choose_moment(watcher);
     traffic_.killed = true;
     daemon_->kill_hard();
   }
