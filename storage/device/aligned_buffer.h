@@ -1,15 +1,15 @@
 // An AlignedBuffer owns memory in whole units of io_alignment, fit for direct transfers. Its
-// content starts undefined, because frames of megabytes are written whole anyway.
+// content starts undefined (what an earlier frame left there), because frames of megabytes are
+// written whole anyway.
 //
 // Threads: plain memory. Lifetime: it must outlive the requests that use it.
 #pragma once
 
-#include <cstdlib>
-#include <memory>
 #include <utility>
 
 #include "kvstrata/bytes.h"
 #include "kvstrata/check.h"
+#include "storage/device/frame_memory.h"
 #include "storage/device/io_request.h"
 
 namespace kvstrata::storage {
@@ -21,26 +21,27 @@ class AlignedBuffer {
   /// callers bound `bytes` first.
   explicit AlignedBuffer(std::uint64_t bytes) : size_(round_up(bytes, io_alignment)) {
     if (size_ == 0) return;
-    memory_.reset(static_cast<std::byte*>(std::aligned_alloc(io_alignment, size_)));
+    memory_ = FrameMemory::instance().take(size_);
     KV_CHECK(memory_ != nullptr, "out of memory");
   }
   AlignedBuffer(AlignedBuffer&& other) noexcept
-      : memory_(std::move(other.memory_)), size_(std::exchange(other.size_, 0)) {}
+      : memory_(std::exchange(other.memory_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {
-    memory_ = std::move(other.memory_);
+    const AlignedBuffer freed(std::move(*this));
+    memory_ = std::exchange(other.memory_, nullptr);
     size_ = std::exchange(other.size_, 0);
     return *this;
   }
+  ~AlignedBuffer() {
+    if (memory_ != nullptr) FrameMemory::instance().give_back(memory_, size_);
+  }
 
-  std::byte* data() const { return memory_.get(); }
+  std::byte* data() const { return memory_; }
   std::uint64_t size() const { return size_; }
-  MutableBytes bytes() const { return {memory_.get(), size_}; }
+  MutableBytes bytes() const { return {memory_, size_}; }
 
  private:
-  struct Free {
-    void operator()(std::byte* memory) const { std::free(memory); }
-  };
-  std::unique_ptr<std::byte, Free> memory_;
+  std::byte* memory_ = nullptr;
   std::uint64_t size_ = 0;
 };
 
