@@ -16,6 +16,8 @@ HELP = "build and run all fast tests, plain and under the sanitizers"
 def add_arguments(parser) -> None:
     parser.add_argument("--fast", action="store_true",
                         help="only the release build and the Python tests")
+    parser.add_argument("--all", action="store_true",
+                        help="each sanitizer with each compiler")
     parser.add_argument("--build", action="append", metavar="NAME", dest="names",
                         help="only this build (can be given again)")
     arguments.add_json(parser)
@@ -25,7 +27,8 @@ def chosen(options) -> list[builds.Build]:
     if options.names:
         return [builds.named(name) for name in options.names]
     return [builds.named(name)
-            for name in ["release", *([] if options.fast else builds.SANITIZER_BUILDS)]]
+            for name in ["release", *([] if options.fast else builds.SANITIZER_BUILDS),
+                         *(builds.OTHER_SANITIZER_BUILDS if options.all else [])]]
 
 
 def write_json(path: pathlib.Path, outcomes: list[Outcome], total: Counts, seconds: float) -> None:
