@@ -4,6 +4,7 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <set>
@@ -166,7 +167,12 @@ TEST_CASE("A block that is written anew in the group that condemns its segment i
   const auto script = std::make_shared<FaultScript>();
   StoreOptions options = Shelf::small_options();
   options.wrap_device = faulty_by(script);
-  options.group_commit_delay = Milliseconds(60'000);  // one group
+  // One group: the writer waits until all is queued, and then for the flush.
+  options.group_commit_delay = Milliseconds(60'000);
+  std::atomic<bool> writer_waits{false};
+  options.at_point = [&](std::string_view point) {
+    if (point == "writer-turn") writer_waits.wait(true);
+  };
   Shelf shelf(options);
   std::vector<BlockKey> dropped;
   shelf->on_dropped([&](std::span<const BlockKey> keys) {
@@ -177,8 +183,11 @@ TEST_CASE("A block that is written anew in the group that condemns its segment i
   const SegmentId condemned = shelf.entry(1)->where.segment;
   script->add({.target = FaultTarget::data_sync});
   std::vector<Awaited<Result<IndexEntry>>> fillers;
+  writer_waits = true;
   for (int n = 100; n < 120; ++n) fillers.push_back(shelf.start_put(n));
   auto anew = shelf.start_put(1, {.pinned = true});
+  writer_waits = false;
+  writer_waits.notify_all();
   REQUIRE(shelf->flush().ok());
   REQUIRE(anew.get().ok());
   CHECK(shelf.entry(1)->where.segment != condemned);
