@@ -125,7 +125,7 @@ TEST_CASE("A block is not found before its index write and always found after it
   std::optional<BlockKey> key;
   std::vector<std::pair<std::string, bool>> seen;
   options.at_point = [&](std::string_view point) {
-    if (!key || !of_commit(point)) return;
+    if (!of_commit(point) || !key) return;  // other points come before the key is set
     std::optional<IndexEntry> entry;
     REQUIRE(store->find({&*key, 1}, {&entry, 1}).ok());
     seen.emplace_back(point, entry.has_value());
