@@ -13,41 +13,46 @@ namespace {
 /// Holds the first thread that reaches a named point, once armed, until it is opened.
 class Gate {
  public:
-  Gate(TestLoop& loop, std::string point) : loop_(loop), point_(std::move(point)) {}
+  Gate(TestLoop& loop, std::string_view point) : state_(std::make_shared<State>(loop, point)) {}
   ~Gate() { open(); }
 
   std::function<void(std::string_view)> hook() {
-    return [this](std::string_view point) {
-      if (point != point_) return;
-      std::unique_lock lock(mutex_);
-      if (!std::exchange(armed_, false)) return;
-      reached_ = true;
-      loop_.post([] {});  // for wait_until_reached
-      opened_.wait(lock, [this] { return open_; });
+    return [state = state_](std::string_view point) {
+      if (point != state->point) return;
+      std::unique_lock lock(state->mutex);
+      if (!std::exchange(state->armed, false)) return;
+      state->reached = true;
+      state->loop.post([] {});  // for wait_until_reached
+      state->opened.wait(lock, [&] { return state->open; });
     };
   }
   void arm() {
-    const std::lock_guard lock(mutex_);
-    armed_ = true;
+    const std::lock_guard lock(state_->mutex);
+    state_->armed = true;
   }
   void wait_until_reached() {
-    loop_.run_until([this] {
-      const std::lock_guard lock(mutex_);
-      return reached_;
+    state_->loop.run_until([this] {
+      const std::lock_guard lock(state_->mutex);
+      return state_->reached;
     });
   }
   void open() {
-    const std::lock_guard lock(mutex_);
-    open_ = true;
-    opened_.notify_all();
+    const std::lock_guard lock(state_->mutex);
+    state_->open = true;
+    state_->opened.notify_all();
   }
 
  private:
-  TestLoop& loop_;
-  const std::string point_;
-  std::mutex mutex_;
-  std::condition_variable opened_;
-  bool armed_ = false, reached_ = false, open_ = false;
+  // Shared with the hook: the engine's threads pass points until it ends, which may be later.
+  struct State {
+    State(TestLoop& test_loop, std::string_view name) : loop(test_loop), point(name) {}
+    TestLoop& loop;
+    const std::string point;
+    std::mutex mutex;
+    std::condition_variable opened;
+    bool armed = false, reached = false, open = false;
+  };
+  std::shared_ptr<State> state_;
 };
 
 ClearRequest of_namespace(NamespaceId ns) {
