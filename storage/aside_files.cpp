@@ -26,9 +26,11 @@ std::vector<std::string> names_in(const std::string& directory) {
   return names;
 }
 
-std::int64_t modified_s(const std::string& path) {
+std::int64_t modified_ns(const std::string& path) {
   struct stat state;
-  return lstat(path.c_str(), &state) == 0 ? state.st_mtim.tv_sec : 0;
+  return lstat(path.c_str(), &state) == 0
+             ? state.st_mtim.tv_sec * 1'000'000'000 + state.st_mtim.tv_nsec
+             : 0;
 }
 
 // The segment an old file held, from its name; nothing for names that are not ours.
@@ -48,7 +50,7 @@ Status rename_file(const std::string& from, const std::string& to) {
 AsideFiles AsideFiles::scan(const std::string& directory) {
   AsideFiles aside;
   const auto add = [&](const std::string& path) {
-    aside.files_.push_back({path, disk_bytes(path), modified_s(path)});
+    aside.files_.push_back({path, disk_bytes(path), modified_ns(path)});
     aside.bytes_ += aside.files_.back().bytes;
   };
   for (const std::string& name : names_in(directory)) {
@@ -58,7 +60,7 @@ AsideFiles AsideFiles::scan(const std::string& directory) {
   for (const std::string& name : names_in(segments)) {
     if (old_segment(name)) add(segments + "/" + name);
   }
-  std::ranges::sort(aside.files_, {}, &File::modified_s);
+  std::ranges::sort(aside.files_, {}, &File::modified_ns);
   return aside;
 }
 

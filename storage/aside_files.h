@@ -29,7 +29,7 @@ class AsideFiles {
   struct File {
     std::string path;
     std::uint64_t bytes = 0;
-    std::int64_t modified_s = 0;
+    std::int64_t modified_ns = 0;  ///< since 1970
   };
   std::deque<File> files_;
   std::uint64_t bytes_ = 0;
