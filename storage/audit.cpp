@@ -18,65 +18,33 @@ struct Found {
   std::uint64_t bytes = 0;
 };
 
-class SegmentCount {
- public:
-  SegmentCount(const StoreState& state, SegmentId segment, std::uint32_t generation)
-      : state_(state), segment_(segment), generation_(generation) {}
-
-  Result<Found> count() {
-    KV_ASSIGN(const std::vector<PlacedRecord> placed, state_.index.placements(segment_));
-    std::unordered_set<BlockKey> seen;
-    std::vector<BlockKey> keys;
-    for (const PlacedRecord& record : placed) {
-      const BlockKey& key = record.placement.key;
-      switch (record.placement.kind) {
-        case RecordKind::block:
-          if (seen.insert(key).second) keys.push_back(key);
-          break;
-        case RecordKind::table:
-          if (const auto table = state_.catalog.find_table(table_of(key)))
-            add(table->entry, record);
-          break;
-        case RecordKind::name_space:
-          if (const auto ns = state_.catalog.find_namespace(key.ns)) add_part(ns->where, record);
-          break;
-      }
-    }
-    std::vector<std::optional<IndexEntry>> entries(keys.size());
-    KV_TRY(state_.index.find(keys, entries));
-    for (const auto& entry : entries) {
-      if (entry) add_block(*entry);
-    }
-    return found_;
-  }
-
- private:
-  bool is_here(const RecordLocation& where) const {
-    return where.segment == segment_ && where.generation == generation_;
-  }
-  void add_block(const IndexEntry& entry) {
-    if (is_here(entry.where)) {
-      ++found_.blocks;
-      found_.bytes += entry.where.bytes;
-    }
-    for (const RecordLocation& where : entry.more) {
-      if (is_here(where)) found_.bytes += where.bytes;
+Result<Found> count(const StoreState& state, SegmentId segment, std::uint32_t generation) {
+  Found found;
+  const auto is_here = [&](const RecordLocation& where) {
+    return where.segment == segment && where.generation == generation;
+  };
+  const auto add_placed = [&](const RecordLocation& where, std::uint64_t offset) {
+    if (is_here(where) && where.offset == offset) found.bytes += where.bytes;
+  };
+  KV_ASSIGN(const std::vector<PlacedRecord> placed, state.index.placements(segment));
+  for (const auto& [offset, placement] : placed) {
+    if (placement.kind == RecordKind::name_space) {
+      const auto ns = state.catalog.find_namespace(placement.key.ns);
+      if (ns) add_placed(ns->where, offset);
+    } else if (placement.kind == RecordKind::table) {
+      const auto table = state.catalog.find_table(table_of(placement.key));
+      if (!table) continue;
+      add_placed(table->entry.where, offset);
+      for (const RecordLocation& where : table->entry.more) add_placed(where, offset);
     }
   }
-  // Of a chain each placement stands for the part at its own offset.
-  void add(const IndexEntry& entry, const PlacedRecord& record) {
-    add_part(entry.where, record);
-    for (const RecordLocation& where : entry.more) add_part(where, record);
+  KV_ASSIGN(const auto blocks, state.index.live_blocks(placed, segment, generation));
+  for (const auto& [key, entry] : blocks) {
+    found.blocks += is_here(entry.where) ? 1 : 0;  // counted where its chain begins
+    found.bytes += entry.bytes_in(segment, generation);
   }
-  void add_part(const RecordLocation& where, const PlacedRecord& record) {
-    if (is_here(where) && where.offset == record.offset) found_.bytes += where.bytes;
-  }
-
-  const StoreState& state_;
-  const SegmentId segment_;
-  const std::uint32_t generation_;
-  Found found_;
-};
+  return found;
+}
 
 void look_at_files(const StoreState& state, StoreAudit& audit) {
   std::unordered_set<std::string> known;
@@ -105,7 +73,7 @@ Result<StoreAudit> audit_store(StoreState& state) {
     const std::lock_guard lock(state.mutation);
     const std::optional<SegmentValue> row = state.segments.find(segment);
     if (!row) continue;
-    KV_ASSIGN(const Found found, SegmentCount(state, segment, row->generation).count());
+    KV_ASSIGN(const Found found, count(state, segment, row->generation));
     ++audit.segments;
     audit.blocks_counted += row->live_blocks;
     audit.bytes_counted += row->live_bytes;

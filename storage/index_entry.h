@@ -42,6 +42,15 @@ struct IndexEntry {
     for (const RecordLocation& extent : more) bytes += extent.bytes;
     return bytes;
   }
+  /// Of the extents that lie in this content of a segment, with padding; 0: none does.
+  std::uint64_t bytes_in(SegmentId segment, std::uint32_t generation) const {
+    const auto bytes_of = [&](const RecordLocation& extent) {
+      return extent.segment == segment && extent.generation == generation ? extent.bytes : 0;
+    };
+    std::uint64_t bytes = bytes_of(where);
+    for (const RecordLocation& extent : more) bytes += bytes_of(extent);
+    return bytes;
+  }
   bool expired(std::uint64_t now_unix_ms) const {
     return expires_unix_ms != 0 && expires_unix_ms <= now_unix_ms;
   }

@@ -16,21 +16,6 @@ constexpr std::uint64_t move_group_bytes = 16_MiB;
 // Holds and touches that arrive between plan and drop make the plan stale; it is made anew.
 constexpr int plans_max = 4;
 
-bool lies_in(const IndexEntry& entry, SegmentId segment, std::uint32_t generation) {
-  const auto here = [&](const RecordLocation& where) {
-    return where.segment == segment && where.generation == generation;
-  };
-  return here(entry.where) || std::ranges::any_of(entry.more, here);
-}
-
-std::uint64_t bytes_in(const IndexEntry& entry, SegmentId segment) {
-  std::uint64_t bytes = entry.where.segment == segment ? entry.where.bytes : 0;
-  for (const RecordLocation& where : entry.more) {
-    if (where.segment == segment) bytes += where.bytes;
-  }
-  return bytes;
-}
-
 }  // namespace
 
 // A touched block is of use only with its ancestors, so they count as touched as well.
@@ -99,39 +84,19 @@ Result<bool> Reclaimer::move_away(SegmentId victim, const SegmentValue& row) {
   KV_ASSIGN(const std::vector<PlacedRecord> placed, state_.index.placements(victim));
   std::vector<KeyedEntry> keep;
   if (row.state != SegmentState::lost) {
-    KV_ASSIGN(std::vector<KeyedEntry> blocks, live_blocks(placed, {victim, row.generation, 0, 0}));
+    KV_ASSIGN(std::vector<KeyedEntry> blocks,
+              state_.index.live_blocks(placed, victim, row.generation));
     KV_ASSIGN(ReclaimPlan plan, plan_reclaim(state_.index, rules(), std::move(blocks)));
     keep = std::move(plan.keep);
   }
   std::uint64_t keep_bytes = 0;
-  for (const auto& [key, entry] : keep) keep_bytes += bytes_in(entry, victim);
+  for (const auto& [key, entry] : keep) keep_bytes += entry.bytes_in(victim, row.generation);
   if (keep_bytes > row.bytes / 8 * 7) return false;
   KV_ASSIGN(const bool namespaces_moved, move_namespaces(placed));
   KV_ASSIGN(const bool tables_moved, move_tables(placed));
   KV_TRY(move_blocks(keep));
   KV_TRY(flush_moves(0));
   return namespaces_moved && tables_moved;
-}
-
-Result<std::vector<KeyedEntry>> Reclaimer::live_blocks(const std::vector<PlacedRecord>& placed,
-                                                       const RecordLocation& in) const {
-  std::vector<BlockKey> keys;
-  std::unordered_set<BlockKey> seen;
-  for (const PlacedRecord& record : placed) {
-    const Placement& placement = record.placement;
-    if (placement.kind == RecordKind::block && seen.insert(placement.key).second) {
-      keys.push_back(placement.key);
-    }
-  }
-  std::vector<std::optional<IndexEntry>> entries(keys.size());
-  KV_TRY(state_.index.find(keys, entries));
-  std::vector<KeyedEntry> live;
-  for (std::size_t i = 0; i < keys.size(); ++i) {
-    if (entries[i] && lies_in(*entries[i], in.segment, in.generation)) {
-      live.emplace_back(keys[i], std::move(*entries[i]));
-    }
-  }
-  return live;
 }
 
 Result<ReadRecord> Reclaimer::read(RecordKind kind, const BlockKey& key, const IndexEntry& entry) {
@@ -151,7 +116,7 @@ Result<ReadRecord> Reclaimer::read(RecordKind kind, const BlockKey& key, const I
             });
   }
   io_.drain();
-  KV_TRY(status);
+  if (!status) return status.error();
   return read.finish(true);
 }
 
@@ -307,17 +272,16 @@ Result<bool> Reclaimer::drop_blocks(IndexChange& change, SegmentId victim,
     const Placement& placement = record.placement;
     if (placement.kind == RecordKind::block) continue;
     // A table or namespace that could not be moved, for want of space: try again later.
-    const RecordLocation here{victim, row->generation, record.offset, 0};
     const auto table = state_.catalog.find_table(table_of(placement.key));
     const auto ns = state_.catalog.find_namespace(placement.key.ns);
     const bool table_here = placement.kind == RecordKind::table && table &&
-                            lies_in(table->entry, here.segment, here.generation);
+                            table->entry.bytes_in(victim, row->generation) > 0;
     const bool ns_here = placement.kind == RecordKind::name_space && ns &&
                          ns->where.segment == victim && ns->where.offset == record.offset;
     if (table_here || ns_here) return false;
   }
   KV_ASSIGN(const std::vector<KeyedEntry> blocks,
-            live_blocks(placed, {victim, row->generation, 0, 0}));
+            state_.index.live_blocks(placed, victim, row->generation));
   std::vector<BlockKey> roots;
   for (const auto& [key, entry] : blocks) roots.push_back(key);
   KV_ASSIGN(const std::vector<KeyedEntry> going, with_descendants(state_.index, roots));

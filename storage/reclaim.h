@@ -40,8 +40,6 @@ class Reclaimer {
   Status widen_touches();
   /// False if moving what must stay would free nothing, or there is no room to move it to.
   Result<bool> move_away(SegmentId victim, const SegmentValue& row);
-  Result<std::vector<KeyedEntry>> live_blocks(const std::vector<PlacedRecord>& placed,
-                                              const RecordLocation& in) const;
   ReclaimRules rules() const;
   Status move_blocks(const std::vector<KeyedEntry>& blocks);
   Result<bool> move_tables(const std::vector<PlacedRecord>& placed);

@@ -1,5 +1,7 @@
 #include "storage/index/index.h"
 
+#include <unordered_set>
+
 #include "storage/index/byte_cursor.h"
 
 namespace kvstrata::storage {
@@ -87,6 +89,26 @@ Result<std::vector<PlacedRecord>> Index::placements(SegmentId segment) const {
   return placed;
 }
 
+Result<std::vector<std::pair<BlockKey, IndexEntry>>> Index::live_blocks(
+    std::span<const PlacedRecord> placed, SegmentId segment, std::uint32_t generation) const {
+  std::vector<BlockKey> keys;
+  std::unordered_set<BlockKey> seen;
+  for (const auto& [offset, placement] : placed) {
+    if (placement.kind == RecordKind::block && seen.insert(placement.key).second) {
+      keys.push_back(placement.key);
+    }
+  }
+  std::vector<std::optional<IndexEntry>> entries(keys.size());
+  KV_TRY(find(keys, entries));
+  std::vector<std::pair<BlockKey, IndexEntry>> live;
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    if (entries[i] && entries[i]->bytes_in(segment, generation) > 0) {
+      live.emplace_back(keys[i], std::move(*entries[i]));
+    }
+  }
+  return live;
+}
+
 Result<std::vector<std::pair<SegmentId, SegmentValue>>> Index::segments() const {
   std::vector<std::pair<SegmentId, SegmentValue>> rows;
   Status grammar;
@@ -102,7 +124,7 @@ Result<std::vector<std::pair<SegmentId, SegmentValue>>> Index::segments() const 
         rows.emplace_back(*segment, *value);
         return true;
       }));
-  KV_TRY(grammar);
+  if (!grammar) return grammar.error();
   return rows;
 }
 

@@ -39,6 +39,9 @@ class Index {
                                                             std::size_t limit) const;
   /// The records of a segment the index knows, in order of offset.
   Result<std::vector<PlacedRecord>> placements(SegmentId segment) const;
+  /// The blocks that `placed` names and that have an extent in this content of the segment.
+  Result<std::vector<std::pair<BlockKey, IndexEntry>>> live_blocks(
+      std::span<const PlacedRecord> placed, SegmentId segment, std::uint32_t generation) const;
 
   // The small families, read whole at start.
   Result<std::vector<std::pair<SegmentId, SegmentValue>>> segments() const;
