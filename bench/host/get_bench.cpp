@@ -8,9 +8,9 @@
 #include <memory>
 #include <numeric>
 
-#include "bench/host/measure.h"
-#include "bench/host/process.h"
-#include "bench/host/progress.h"
+#include "bench/common/measure.h"
+#include "bench/common/process.h"
+#include "bench/common/progress.h"
 #include "daemon/protocol/body.h"
 #include "daemon/protocol/header.h"
 #include "daemon/protocol/selection_body.h"

@@ -7,9 +7,9 @@
 
 #include <memory>
 
-#include "bench/host/measure.h"
-#include "bench/host/process.h"
-#include "bench/host/progress.h"
+#include "bench/common/measure.h"
+#include "bench/common/process.h"
+#include "bench/common/progress.h"
 #include "bench/host/workload.h"
 
 namespace kvstrata::bench {

@@ -7,9 +7,11 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "bench/common/must.h"
+#include "bench/common/process.h"
+#include "bench/common/scratch_directory.h"
 #include "bench/host/get_bench.h"
 #include "bench/host/lookup_bench.h"
-#include "bench/host/process.h"
 
 namespace kvstrata::bench {
 
@@ -22,27 +24,6 @@ struct Options {
   std::string redis = "redis-server";
   std::string directory = std::filesystem::temp_directory_path();
 };
-
-class ScratchDirectory {
- public:
-  explicit ScratchDirectory(const std::string& parent) {
-    path_ = parent + "/kvstrata-bench-XXXXXX";
-    if (mkdtemp(path_.data()) == nullptr) fail("can't make a directory in " + parent);
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-  ~ScratchDirectory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
-
-template <typename T>
-T must(Result<T> result, const char* what) {
-  if (!result) fail(std::string(what) + ": " + result.error().message());
-  return std::move(*result);
-}
 
 /// The daemon on one store in a scratch directory, with the peer beside it.
 struct Place {

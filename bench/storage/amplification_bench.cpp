@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "bench/host/process.h"
-#include "bench/host/progress.h"
+#include "bench/common/process.h"
+#include "bench/common/progress.h"
 #include "bench/storage/blocks.h"
 
 namespace kvstrata::bench {

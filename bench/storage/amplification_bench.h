@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "bench/host/figures.h"
+#include "bench/common/figures.h"
 
 namespace kvstrata::bench {
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <semaphore>
 
-#include "bench/host/process.h"
+#include "bench/common/process.h"
 #include "codec/codec.h"
 #include "storage/segment/record.h"
 
@@ -77,10 +77,6 @@ bool Blocks::intact(std::uint64_t number, const storage::ReadRecord& record) con
   ByteVector decoded(payload_.size());
   return std::ranges::equal(record.identity, identity_of(number)) &&
          codec::decode_frame(shape_, nullptr, record.frame, decoded) && decoded == payload_;
-}
-
-void must(const Status& status, const char* what) {
-  if (!status) fail(std::string(what) + ": " + status.error().message());
 }
 
 void put_all(storage::Store& store, NamespaceId ns, const Blocks& blocks, std::uint64_t first,

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "bench/common/must.h"
 #include "codec/shape.h"
 #include "storage/store.h"
 
@@ -31,14 +32,6 @@ class Blocks {
   ByteVector payload_, frame_;
   std::uint64_t payload_xxh3_ = 0;
 };
-
-/// Ends the benchmark with the message of a failure.
-void must(const Status& status, const char* what);
-template <typename T>
-T must(Result<T> result, const char* what) {
-  must(result ? Status() : Status(result.error()), what);
-  return std::move(*result);
-}
 
 /// Puts blocks first..end-1, at most `appends_max` not yet durable at a time; returns when all are.
 void put_all(storage::Store& store, NamespaceId ns, const Blocks& blocks, std::uint64_t first,

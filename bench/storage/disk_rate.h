@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/host/measure.h"
-#include "bench/host/progress.h"
+#include "bench/common/measure.h"
+#include "bench/common/progress.h"
 
 namespace kvstrata::bench {
 

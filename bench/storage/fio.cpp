@@ -6,7 +6,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "bench/host/process.h"
+#include "bench/common/process.h"
 
 namespace kvstrata::bench {
 

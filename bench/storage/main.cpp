@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "bench/host/figures.h"
-#include "bench/host/process.h"
+#include "bench/common/figures.h"
+#include "bench/common/scratch_directory.h"
 #include "bench/storage/amplification_bench.h"
 #include "bench/storage/start_bench.h"
 #include "bench/storage/transfer_bench.h"
@@ -19,21 +19,6 @@ struct Options {
   std::string only;
   std::string directory = std::filesystem::temp_directory_path();
   bool quick = false;
-};
-
-class ScratchDirectory {
- public:
-  explicit ScratchDirectory(const std::string& parent) {
-    path_ = parent + "/kvstrata-bench-XXXXXX";
-    if (mkdtemp(path_.data()) == nullptr) fail("can't make a directory in " + parent);
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-  ~ScratchDirectory() { std::filesystem::remove_all(path_); }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
 };
 
 int run(const Options& options) {

@@ -6,9 +6,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "bench/host/measure.h"
-#include "bench/host/process.h"
-#include "bench/host/progress.h"
+#include "bench/common/measure.h"
+#include "bench/common/process.h"
+#include "bench/common/progress.h"
 #include "bench/storage/blocks.h"
 #include "storage/index_change.h"
 #include "storage/store_open.h"

@@ -7,7 +7,7 @@
 #include <random>
 #include <semaphore>
 
-#include "bench/host/process.h"
+#include "bench/common/process.h"
 #include "bench/storage/blocks.h"
 #include "bench/storage/fio.h"
 #include "storage/segment/segment_file.h"

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "bench/host/figures.h"
+#include "bench/common/figures.h"
 
 namespace kvstrata::bench {
 

@@ -1,4 +1,4 @@
-#include "bench/host/process.h"
+#include "bench/common/process.h"
 
 #include <fcntl.h>
 #include <signal.h>

@@ -1,10 +1,10 @@
-#include "bench/host/figures.h"
+#include "bench/common/figures.h"
 
 #include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "bench/host/process.h"
+#include "bench/common/process.h"
 
 namespace kvstrata::bench {
 
