@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ import pytest
 from peer import Peer
 
 import kvstrata
+from kvstrata.local_daemon import LocalDaemon
 from kvstrata.protocol import Bytes
 
 SMALL_MODEL = kvstrata.ModelDescriptor(
@@ -24,6 +27,19 @@ SMALL_MODEL = kvstrata.ModelDescriptor(
     groups=(kvstrata.LayerGroup(layers=2, kv_heads=2, head_dim_k=16, head_dim_v=16),),
 )
 """Blocks of 16 tokens, 4096 bytes."""
+
+MEDIUM_MODEL = dataclasses.replace(
+    SMALL_MODEL,
+    fingerprint="medium",
+    groups=(kvstrata.LayerGroup(layers=8, kv_heads=4, head_dim_k=64, head_dim_v=64),),
+)
+"""Blocks of 16 tokens, 128 KiB."""
+
+BINARY = os.environ.get("KVSTRATAD")
+"""The real daemon, for tests that need it."""
+
+SMALL_DAEMON = ("--host-memory", "32MiB", "--disk", "64MiB")
+"""Arguments of a daemon that is soon full."""
 
 
 PATIENT = {"connect_timeout_s": 20.0, "timeout_s": 60.0}
@@ -68,3 +84,15 @@ def wait_until(condition: Callable[[], object], timeout_s: float = 5.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, "did not happen"
         threading.Event().wait(0.002)
+
+
+@contextlib.contextmanager
+def served(
+    data: Path, arguments: Sequence[str] = SMALL_DAEMON, binary: Path | None = None
+) -> Iterator[tuple[LocalDaemon, kvstrata.Client]]:
+    """A daemon of one's own and a client of it."""
+    with (
+        LocalDaemon(binary or Path(BINARY), data, arguments) as daemon,
+        kvstrata.connect(daemon.address, **PATIENT) as client,
+    ):
+        yield daemon, client

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,23 +12,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-from conftest import PATIENT, SMALL_MODEL, blocks_of, wait_until
+from conftest import BINARY, MEDIUM_MODEL, PATIENT, SMALL_DAEMON, blocks_of, served, wait_until
 
 import kvstrata
 from kvstrata import ErrorKind, LayerGroup
 from kvstrata.local_daemon import LocalDaemon
 from kvstrata.protocol import Request, Verb
 
-BINARY = os.environ.get("KVSTRATAD")
 pytestmark = pytest.mark.skipif(not BINARY, reason="KVSTRATAD does not name a daemon")
-ARGUMENTS = ("--host-memory", "32MiB", "--disk", "64MiB")
 TOKENS = {"owner": "owner's token of 16", "stranger": "stranger's token"}
-MODEL = dataclasses.replace(
-    SMALL_MODEL,
-    fingerprint="isolation",
-    groups=(LayerGroup(layers=8, kv_heads=4, head_dim_k=64, head_dim_v=64),),
-)
-"""Blocks of 16 tokens, 128 KiB."""
 
 
 @pytest.fixture
@@ -44,7 +35,7 @@ def daemon(tmp_path: Path) -> Iterator[LocalDaemon]:
     )
     config.chmod(0o600)
     with _unchecked_start(
-        LocalDaemon(Path(BINARY), tmp_path / "data", (*ARGUMENTS, "--config", str(config)))
+        LocalDaemon(Path(BINARY), tmp_path / "data", (*SMALL_DAEMON, "--config", str(config)))
     ) as daemon:
         yield daemon
 
@@ -108,8 +99,8 @@ def forged_requests(ns: int, owner: dict[str, Any]) -> dict[str, tuple[Verb, byt
         "inspect": (Verb.INSPECT, hashes[:32], one),
         "verify": (Verb.VERIFY, b"", {"ns": ns, "limit": 10}),
         "reserve": (Verb.RESERVE, b"", {"ns": ns, "group": 0, "slots": 1}),
-        "put": (Verb.PUT, tokens + bytes(MODEL.block_bytes()),
-                {**new, "lengths": [MODEL.block_bytes()]}),
+        "put": (Verb.PUT, tokens + bytes(MEDIUM_MODEL.block_bytes()),
+                {**new, "lengths": [MEDIUM_MODEL.block_bytes()]}),
         "commit": (Verb.COMMIT, tokens, {**new, "slots": [owner["slot"]]}),
         "abort": (Verb.ABORT, b"", {"slots": [owner["slot"]]}),
         "load": (Verb.LOAD, b"", {"lease": owner["lease"], "first": 0, "count": 1, "inline": True}),
@@ -132,14 +123,14 @@ def test_another_tenants_things_answer_as_things_that_are_not_there(
     daemon: LocalDaemon, rng, tier: str, restarted: bool
 ) -> None:
     with connect(daemon, "owner") as client:
-        namespace = client.register(MODEL)
+        namespace = client.register(MEDIUM_MODEL)
         tokens = rng.integers(0, 50_000, 64)
-        blocks = blocks_of(4, MODEL.block_bytes(), rng)
+        blocks = blocks_of(4, MEDIUM_MODEL.block_bytes(), rng)
         assert namespace.put(tokens, blocks, durable=True).ok
     if restarted:
         restart(daemon)
     with connect(daemon, "owner") as client, connect(daemon, "stranger") as other:
-        namespace = client.register(MODEL)
+        namespace = client.register(MEDIUM_MODEL)
         lease = namespace.lookup(tokens, lease_ms=60_000)
         if tier == "host":
             assert len(lease.load()) == 4
@@ -173,14 +164,13 @@ def test_a_client_that_scribbles_over_its_staging_memory_harms_its_own_block_onl
     tmp_path: Path, rng
 ) -> None:
     with (
-        LocalDaemon(Path(BINARY), tmp_path / "data", ARGUMENTS) as daemon,
-        kvstrata.connect(daemon.address, **PATIENT) as client,
+        served(tmp_path / "data") as (daemon, client),
         kvstrata.connect(daemon.address, **PATIENT) as other,
     ):
-        namespace = client.register(MODEL)
-        bystander = other.register(dataclasses.replace(MODEL, fingerprint="bystander"))
+        namespace = client.register(MEDIUM_MODEL)
+        bystander = other.register(dataclasses.replace(MEDIUM_MODEL, fingerprint="bystander"))
         safe = rng.integers(0, 50_000, 64)
-        blocks = blocks_of(4, MODEL.block_bytes(), rng)
+        blocks = blocks_of(4, MEDIUM_MODEL.block_bytes(), rng)
         assert bystander.put(safe, blocks, durable=True).ok
         for _ in range(10):
             tokens = rng.integers(0, 50_000, 16 * 8)
@@ -223,18 +213,20 @@ def test_a_client_that_never_gives_memory_back_is_disconnected_and_the_memory_re
     tmp_path: Path, rng
 ) -> None:
     with (
-        LocalDaemon(Path(BINARY), tmp_path / "data", ARGUMENTS) as daemon,
+        LocalDaemon(Path(BINARY), tmp_path / "data", SMALL_DAEMON) as daemon,
         kvstrata.connect(daemon.address, **PATIENT) as keeper,
         kvstrata.connect(daemon.address, **PATIENT) as client,
     ):
-        namespace = keeper.register(MODEL)
+        namespace = keeper.register(MEDIUM_MODEL)
         tokens = rng.integers(0, 50_000, 16 * 16)
-        assert namespace.put(tokens, blocks_of(16, MODEL.block_bytes(), rng), durable=True).ok
+        assert namespace.put(
+            tokens, blocks_of(16, MEDIUM_MODEL.block_bytes(), rng), durable=True
+        ).ok
         kept = list(namespace.get(tokens, lease_ms=100))
         # From here on the keeper is silent. Other blocks need its memory, in other sizes.
         large = client.register(
             dataclasses.replace(
-                MODEL,
+                MEDIUM_MODEL,
                 fingerprint="large",
                 groups=(LayerGroup(layers=32, kv_heads=4, head_dim_k=64, head_dim_v=64),),
             )
@@ -268,13 +260,13 @@ def test_a_client_that_never_gives_memory_back_is_disconnected_and_the_memory_re
 
 def test_a_client_that_never_reads_its_replies_delays_nobody(tmp_path: Path, rng) -> None:
     with (
-        LocalDaemon(Path(BINARY), tmp_path / "data", ARGUMENTS) as daemon,
+        LocalDaemon(Path(BINARY), tmp_path / "data", SMALL_DAEMON) as daemon,
         kvstrata.connect(daemon.address, **PATIENT, shared_memory=False) as deaf,
         kvstrata.connect(daemon.address, **PATIENT) as client,
     ):
-        namespace = client.register(MODEL)
+        namespace = client.register(MEDIUM_MODEL)
         tokens = rng.integers(0, 50_000, 16 * 32)
-        blocks = blocks_of(32, MODEL.block_bytes(), rng)
+        blocks = blocks_of(32, MEDIUM_MODEL.block_bytes(), rng)
         assert namespace.put(tokens, blocks, busy_wait_s=30).ok
         client.flush()
         connection = deaf._connected()
@@ -298,7 +290,7 @@ def test_a_client_that_never_reads_its_replies_delays_nobody(tmp_path: Path, rng
 
 def test_an_error_of_another_tenant_names_nothing_of_it(daemon: LocalDaemon) -> None:
     with connect(daemon, "owner") as client, connect(daemon, "stranger") as other:
-        client.register(dataclasses.replace(MODEL, fingerprint="secret-weights"))
+        client.register(dataclasses.replace(MEDIUM_MODEL, fingerprint="secret-weights"))
         said = answer(other, Verb.EXPLAIN, bytes(32), ns=1, group=0, by="hash", count=1)
         assert isinstance(said, kvstrata.Error)
         assert said.kind == ErrorKind.NOT_FOUND

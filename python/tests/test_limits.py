@@ -5,7 +5,6 @@ leases that end under a reader; what it counts and says meanwhile. Named for the
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import os
 import shutil
 import subprocess
@@ -15,21 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import PATIENT, SMALL_MODEL, blocks_of, wait_until
+from conftest import BINARY, MEDIUM_MODEL, PATIENT, SMALL_DAEMON, blocks_of, served, wait_until
 
 import kvstrata
-from kvstrata import LayerGroup, ModelDescriptor
+from kvstrata import ModelDescriptor
 from kvstrata.local_daemon import LocalDaemon
 
-BINARY = os.environ.get("KVSTRATAD")
 pytestmark = pytest.mark.skipif(not BINARY, reason="KVSTRATAD does not name a daemon")
-ARGUMENTS = ("--host-memory", "32MiB", "--disk", "64MiB")
-MODEL = dataclasses.replace(
-    SMALL_MODEL,
-    fingerprint="limits",
-    groups=(LayerGroup(layers=8, kv_heads=4, head_dim_k=64, head_dim_v=64),),
-)
-"""Blocks of 16 tokens, 128 KiB."""
 
 
 @pytest.fixture
@@ -72,13 +63,13 @@ class Writer:
 
     def __init__(self, client: kvstrata.Client, rng: np.random.Generator) -> None:
         self.client, self.rng = client, rng
-        self.namespace = client.register(MODEL)
+        self.namespace = client.register(MEDIUM_MODEL)
         self.durable: list[tuple[np.ndarray, list]] = []
 
     def put(self, blocks: int = 4) -> bool:
         """Whether the blocks are durable. They are visible before they are."""
         tokens = self.rng.integers(0, 50_000, 16 * blocks)
-        content = blocks_of(blocks, MODEL.block_bytes(), self.rng)
+        content = blocks_of(blocks, MEDIUM_MODEL.block_bytes(), self.rng)
         stored = self.namespace.put(tokens, content, busy_wait_s=10)
         if not stored.ok:
             print("put refused:", set(stored.statuses), stored.error)
@@ -108,10 +99,7 @@ class Writer:
 def test_a24_a_full_disk_refuses_writes_until_there_is_room_and_never_reads(
     tmp_path: Path, small_disk: Path, rng
 ) -> None:
-    with (
-        LocalDaemon(Path(BINARY), small_disk, ARGUMENTS) as daemon,
-        kvstrata.connect(daemon.address, **PATIENT) as client,
-    ):
+    with served(small_disk) as (_daemon, client):
         writer = Writer(client, rng)
         assert writer.put()
         for _ in range(3):
@@ -129,7 +117,7 @@ def test_a24_a_full_disk_refuses_writes_until_there_is_room_and_never_reads(
 def test_a23_a_disk_that_filled_at_any_moment_leaves_a_store_that_starts(
     tmp_path: Path, small_disk: Path, rng
 ) -> None:
-    daemon = LocalDaemon(Path(BINARY), small_disk, ARGUMENTS)
+    daemon = LocalDaemon(Path(BINARY), small_disk, SMALL_DAEMON)
     daemon.start()
     try:
         for round_number in range(6):
@@ -144,7 +132,7 @@ def test_a23_a_disk_that_filled_at_any_moment_leaves_a_store_that_starts(
             daemon.start()
             with kvstrata.connect(daemon.address, **PATIENT) as client:
                 assert "store_opened_empty" not in client.stats()["notes"]
-                writer.check(client.register(MODEL), last=2)
+                writer.check(client.register(MEDIUM_MODEL), last=2)
     finally:
         daemon.stop()
 
@@ -152,17 +140,14 @@ def test_a23_a_disk_that_filled_at_any_moment_leaves_a_store_that_starts(
 def test_a34_a_disk_that_fails_for_long_is_told_in_few_lines(
     tmp_path: Path, small_disk: Path, rng
 ) -> None:
-    with (
-        LocalDaemon(Path(BINARY), small_disk, ARGUMENTS) as daemon,
-        kvstrata.connect(daemon.address, **PATIENT) as client,
-    ):
+    with served(small_disk) as (daemon, client):
         writer = Writer(client, rng)
         assert writer.put()
         with filled(small_disk):
             refused = sum(not writer.put(1) for _ in range(300))
             assert refused >= 290
             assert client.stats()["counters"]["durable_failures"] >= 290
-            namespace = client.register(MODEL)
+            namespace = client.register(MEDIUM_MODEL)
             for _ in range(300):
                 assert namespace.exists(rng.integers(0, 50_000, 64)).blocks == 0
         wait_until(writer.put, 60)
@@ -172,10 +157,7 @@ def test_a34_a_disk_that_fails_for_long_is_told_in_few_lines(
 
 
 def test_a16_segments_deleted_by_hand_are_misses_and_the_daemon_lives(tmp_path: Path, rng) -> None:
-    with (
-        LocalDaemon(Path(BINARY), tmp_path / "data", ARGUMENTS) as daemon,
-        kvstrata.connect(daemon.address, **PATIENT) as client,
-    ):
+    with served(tmp_path / "data") as (daemon, client):
         writer = Writer(client, rng)
         for _ in range(40):
             assert writer.put()
@@ -195,7 +177,7 @@ def test_a16_segments_deleted_by_hand_are_misses_and_the_daemon_lives(tmp_path: 
 
 
 def test_a25_few_descriptors_lose_nothing_and_refuse_clients_politely(tmp_path: Path, rng) -> None:
-    daemon = LocalDaemon(limited(tmp_path, "--nofile=256"), tmp_path / "data", ARGUMENTS)
+    daemon = LocalDaemon(limited(tmp_path, "--nofile=256"), tmp_path / "data", SMALL_DAEMON)
     daemon.start()
     try:
         with kvstrata.connect(daemon.address, **PATIENT) as client:
@@ -231,11 +213,8 @@ def test_a21_little_locked_memory_is_told_and_costs_no_function(
     config = tmp_path / "kvstratad.toml"
     config.write_text("[memory]\nlock = true\n")
     binary = limited(tmp_path, f"--memlock={limit}")
-    arguments = (*ARGUMENTS, "--config", str(config))
-    with (
-        LocalDaemon(binary, tmp_path / "data", arguments) as daemon,
-        kvstrata.connect(daemon.address, **PATIENT) as client,
-    ):
+    arguments = (*SMALL_DAEMON, "--config", str(config))
+    with served(tmp_path / "data", arguments, binary) as (daemon, client):
         writer = Writer(client, rng)
         for _ in range(3):
             assert writer.put()
@@ -247,10 +226,7 @@ def test_a21_little_locked_memory_is_told_and_costs_no_function(
 
 
 def test_a29_values_of_four_gibibytes_are_refused_with_the_limit(tmp_path: Path) -> None:
-    with (
-        LocalDaemon(Path(BINARY), tmp_path / "data", ARGUMENTS) as daemon,
-        kvstrata.connect(daemon.address, **PATIENT) as client,
-    ):
+    with served(tmp_path / "data") as (_daemon, client):
         values = client.register(ModelDescriptor("values"))
         for size in (2**31 - 1, 2**31, 2**31 + 1, 2**32 - 1, 2**32, 2**32 + 3):
             with pytest.raises(kvstrata.Error, match="1073741824"):
@@ -265,8 +241,7 @@ def test_a15_a_reader_slower_than_its_lease_gets_right_bytes_or_is_told(
     tmp_path: Path, rng
 ) -> None:
     with (
-        LocalDaemon(Path(BINARY), tmp_path / "data", ARGUMENTS) as daemon,
-        kvstrata.connect(daemon.address, **PATIENT) as client,
+        served(tmp_path / "data") as (daemon, client),
         kvstrata.connect(daemon.address, **PATIENT) as other,
     ):
         reader, writer = Writer(client, rng), Writer(other, rng)
@@ -285,10 +260,7 @@ def test_a15_a_reader_slower_than_its_lease_gets_right_bytes_or_is_told(
 
 
 def test_a11_leases_that_nobody_reads_or_ends_leave_nothing_held(tmp_path: Path, rng) -> None:
-    with (
-        LocalDaemon(Path(BINARY), tmp_path / "data", ARGUMENTS) as daemon,
-        kvstrata.connect(daemon.address, **PATIENT) as client,
-    ):
+    with served(tmp_path / "data") as (_daemon, client):
         writer = Writer(client, rng)
         assert writer.put(10)
         tokens, _ = writer.durable[0]
@@ -312,10 +284,7 @@ def test_a11_leases_that_nobody_reads_or_ends_leave_nothing_held(tmp_path: Path,
 def test_a32_every_counter_is_the_scripts_own_count_and_rests_when_nothing_happens(
     tmp_path: Path, rng
 ) -> None:
-    with (
-        LocalDaemon(Path(BINARY), tmp_path / "data", ARGUMENTS) as daemon,
-        kvstrata.connect(daemon.address, **PATIENT) as client,
-    ):
+    with served(tmp_path / "data") as (_daemon, client):
         writer = Writer(client, rng)
         assert writer.put(8)
         tokens, _ = writer.durable[0]
@@ -353,7 +322,7 @@ def test_a32_every_counter_is_the_scripts_own_count_and_rests_when_nothing_happe
 def test_a33_what_is_used_and_what_there_is_are_right_after_every_kind_of_start(
     tmp_path: Path, rng
 ) -> None:
-    daemon = LocalDaemon(Path(BINARY), tmp_path / "data", ARGUMENTS)
+    daemon = LocalDaemon(Path(BINARY), tmp_path / "data", SMALL_DAEMON)
     daemon.start()
     with kvstrata.connect(daemon.address, **PATIENT) as client:
         writer = Writer(client, rng)
