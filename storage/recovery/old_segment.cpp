@@ -8,21 +8,18 @@
 
 namespace kvstrata::storage {
 
-Result<OldSegment> OldSegment::open(const std::string& path, std::string_view store_id_hex) {
+Result<OldSegment> OldSegment::open(const std::string& path) {
   OwnedFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
   if (file.get() < 0) return error_from_errno(errno, "opening " + path);
   struct stat state;
   if (fstat(file.get(), &state) != 0) return error_from_errno(errno, "looking at " + path);
   if (!S_ISREG(state.st_mode)) return Error(ErrorKind::corrupt, path + " is no regular file");
-  OldSegment segment(path, std::move(file));
+  OldSegment segment(std::move(file));
   segment.bytes_ = static_cast<std::uint64_t>(state.st_size);
   ByteVector page(superblock_bytes);
   if (!segment.read(0, page)) return Error(ErrorKind::corrupt, path + " has no superblock");
   auto superblock = parse_superblock(page);
   if (!superblock) return superblock.error().with_context(path);
-  if (hex_of(superblock->store) != store_id_hex) {
-    return Error(ErrorKind::corrupt, path + " belongs to another store");
-  }
   segment.superblock_ = *superblock;
   return segment;
 }

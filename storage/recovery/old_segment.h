@@ -1,5 +1,5 @@
-// An OldSegment is a segment that lost its index ("00000042.seg.old"), opened for recovery. It
-// stays readable when its name is removed meanwhile.
+// An OldSegment is a segment whose index is lost, opened for recovery. It stays readable when its
+// file is renamed ("00000042.seg.old") or removed meanwhile.
 //
 // Threads: used by one thread.
 #pragma once
@@ -13,19 +13,18 @@ namespace kvstrata::storage {
 
 class OldSegment {
  public:
-  /// `corrupt` if it has no superblock of a segment of the store with this id.
-  static Result<OldSegment> open(const std::string& path, std::string_view store_id_hex);
+  /// `corrupt` if it has no superblock.
+  static Result<OldSegment> open(const std::string& path);
 
   SegmentId id() const { return {superblock_.segment}; }
-  const std::string& path() const { return path_; }
+  const StoreId& store() const { return superblock_.store; }
   std::uint64_t bytes() const { return bytes_; }
   ScanCounts scan(const RecordVisitor& visit) const;
   bool read(std::uint64_t offset, MutableBytes out) const;
 
  private:
-  OldSegment(std::string path, OwnedFd file) : path_(std::move(path)), file_(std::move(file)) {}
+  explicit OldSegment(OwnedFd file) : file_(std::move(file)) {}
 
-  std::string path_;
   OwnedFd file_;
   std::uint64_t bytes_ = 0;
   Superblock superblock_{};

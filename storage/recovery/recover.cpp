@@ -20,12 +20,30 @@ using FoundPut = std::vector<FoundRecord>;
 constexpr std::uint64_t unflushed_blocks_max = 256;
 constexpr std::uint64_t unflushed_bytes_max = 64_MiB;
 
+using Segments = std::map<SegmentId, OldSegment>;
+
+// Every segment of the directory, before the store is opened: where it has less room than what lies
+// aside takes, it removes the oldest at once. What is open can still be read.
+Segments open_segments(const StoreOptions& options) {
+  Segments segments;
+  std::error_code error;
+  for (const auto& file :
+       std::filesystem::directory_iterator(options.directory + "/segments", error)) {
+    if (auto segment = OldSegment::open(file.path())) {
+      const SegmentId id = segment->id();
+      segments.emplace(id, *std::move(segment));
+    }
+  }
+  return segments;
+}
+
 class Recovery {
  public:
-  Recovery(Store& store, const StoreOptions& options, const RecoveryProgress& progress)
-      : store_(store), options_(options), progress_(progress) {}
+  Recovery(Store& store, const StoreOptions& options, const RecoveryProgress& progress,
+           Segments segments)
+      : store_(store), options_(options), progress_(progress), segments_(std::move(segments)) {}
 
-  void open_segments();
+  void choose_segments();
   void scan();
   Status restore_namespaces();
   Status restore_blocks();
@@ -41,7 +59,7 @@ class Recovery {
   Store& store_;
   const StoreOptions& options_;
   const RecoveryProgress& progress_;
-  std::map<SegmentId, OldSegment> segments_;
+  Segments segments_;
   FoundBlocks found_;
   std::map<NamespaceId, NamespaceId> new_ids_;  ///< of namespaces, by their old ids
   std::map<FoundBlocks::TableKey, TableId> new_tables_;
@@ -50,20 +68,25 @@ class Recovery {
   RecoveryReport report_;
 };
 
-// All at once: the store may remove the oldest for room, and what is open can still be read.
-void Recovery::open_segments() {
+// Those that the opened store has put aside, or had before; the others are its own.
+void Recovery::choose_segments() {
+  const auto is_ours = [this](const OldSegment& segment) {
+    return hex_of(segment.store()) == store_.id_hex();
+  };
+  const std::string directory = options_.directory + "/segments/";
   std::error_code error;
-  for (const auto& file :
-       std::filesystem::directory_iterator(options_.directory + "/segments", error)) {
-    if (!file.path().filename().string().ends_with(old_segment_suffix)) continue;
-    auto segment = OldSegment::open(file.path(), store_.id_hex());
-    if (!segment) {
-      ++report_.foreign_segments;
-      continue;
-    }
-    const SegmentId number = segment->id();
-    segments_.emplace(number, *std::move(segment));
+  for (const auto& file : std::filesystem::directory_iterator(directory, error)) {
+    std::string name = file.path().filename();
+    if (!name.ends_with(old_segment_suffix)) continue;
+    name.resize(name.size() - old_segment_suffix.size());
+    const auto id = parse_segment_file_name(name);
+    const auto segment = id ? segments_.find(*id) : segments_.end();
+    if (segment == segments_.end() || !is_ours(segment->second)) ++report_.foreign_segments;
   }
+  std::erase_if(segments_, [&](const auto& one) {
+    const auto& [id, segment] = one;
+    return !is_ours(segment) || std::filesystem::exists(directory + segment_file_name(id));
+  });
   report_.segments = segments_.size();
 }
 
@@ -229,9 +252,10 @@ void remove_what_lay_aside(const std::string& directory) {
 Result<RecoveryReport> recover_store(StoreOptions options, const RecoveryProgress& progress) {
   RecoveryReport report;
   {
+    Segments segments = open_segments(options);
     KV_ASSIGN(const std::unique_ptr<Store> store, Store::open(options));
-    Recovery recovery(*store, options, progress);
-    recovery.open_segments();
+    Recovery recovery(*store, options, progress, std::move(segments));
+    recovery.choose_segments();
     recovery.scan();
     KV_TRY(recovery.restore_namespaces());
     KV_TRY(recovery.restore_blocks());

@@ -180,6 +180,20 @@ TEST_CASE("Blocks of an earlier weight epoch stay lost") {
   CHECK(shelf->weight_epoch("tenant", "weights") == 1);
 }
 
+TEST_CASE("A smaller budget recovers what was stored last") {
+  StoreOptions options = Shelf::small_options();
+  options.disk_budget_bytes = 128_MiB;
+  Shelf shelf(options);
+  for (int n = 0; n < 1500; ++n) shelf.put(n);
+  shelf.close();
+  lose_index(shelf);
+  shelf.options().disk_budget_bytes = 64_MiB;
+  const RecoveryReport report = recover(shelf);
+  CHECK(report.recovered_blocks > 700);
+  CHECK(shelf.intact(1499));
+  CHECK(shelf.disk_usage() <= 64_MiB);
+}
+
 TEST_CASE("A store in use is not recovered") {
   Shelf shelf;
   const auto report =
