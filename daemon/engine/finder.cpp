@@ -128,7 +128,7 @@ void Finder::read_index(std::vector<BlockKey> keys, std::function<void(Result<En
         Entries entries(asked->size());
         const Status status = core_.store->find(*asked, entries);
         if (core_.options.at_point) core_.options.at_point("after-index-read");
-        KV_TRY(status);
+        if (!status) return status.error();
         return entries;
       },
       [this, asked, reading, then = std::move(then)](Result<Entries> entries) {
