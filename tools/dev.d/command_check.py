@@ -78,7 +78,7 @@ def run(options) -> int:
     environment.ensure_base()
     files = files_to_check(options)
     release, linted = builds.named("release"), builds.named("asan-clang")
-    builds.configure(linted)
+    builds.compile(linted, ["build.ninja"])  # knows the files that were added since
     verdicts = {"format": check_format(files, options.fix), "lint": lint(units_of(files), linted)}
     outcomes = suites.run_meson(release)
     verdicts["tests"] = not any(outcome.counts.failed for outcome in outcomes)
