@@ -22,7 +22,7 @@ class Planner {
   std::optional<std::size_t> parent_of(std::size_t i) const;
   void keep_with_ancestors(std::size_t i);
   bool keep_if_it_fits(std::size_t i);
-  Result<bool> has_child_elsewhere(std::size_t i) const;
+  Result<std::vector<bool>> have_child_elsewhere() const;
   Status promote_ancestors_of_musts();
   Status give_up_orphans();
   ReclaimPlan in_order() const;
@@ -63,9 +63,10 @@ bool Planner::keep_if_it_fits(std::size_t i) {
   return true;
 }
 
-Result<bool> Planner::has_child_elsewhere(std::size_t i) const {
-  return index_.has_child(candidates_[i].first,
-                          [&](const BlockKey& child) { return place_of_.contains(child); });
+Result<std::vector<bool>> Planner::have_child_elsewhere() const {
+  std::vector<BlockKey> keys;
+  for (const auto& [key, entry] : candidates_) keys.push_back(key);
+  return index_.have_child(keys, [&](const BlockKey& child) { return place_of_.contains(child); });
 }
 
 std::vector<BlockKey> Planner::not_kept() const {
@@ -132,10 +133,10 @@ Result<ReclaimPlan> Planner::plan() {
     const auto& [key, entry] = candidates_[i];
     if (!kept_[i] && !entry.expired(rules_.now_unix_ms) && rules_.wanted(key)) keep_if_it_fits(i);
   }
+  KV_ASSIGN(const std::vector<bool> is_parent, have_child_elsewhere());
   for (std::size_t i = 0; i < candidates_.size(); ++i) {
     if (kept_[i] || candidates_[i].second.expired(rules_.now_unix_ms)) continue;
-    KV_ASSIGN(const bool is_parent, has_child_elsewhere(i));
-    if (is_parent) keep_if_it_fits(i);
+    if (is_parent[i]) keep_if_it_fits(i);
   }
   KV_TRY(promote_ancestors_of_musts());
   KV_TRY(give_up_orphans());

@@ -55,13 +55,10 @@ Result<std::vector<KeyedEntry>> with_descendants(const Index& index,
     std::erase_if(level, [&](const BlockKey& key) { return !seen.insert(key).second; });
     std::vector<std::optional<IndexEntry>> entries(level.size());
     KV_TRY(index.find(level, entries));
-    std::vector<BlockKey> next;
     for (std::size_t i = 0; i < level.size(); ++i) {
       if (entries[i]) found.emplace_back(level[i], std::move(*entries[i]));
-      KV_ASSIGN(const std::vector<BlockKey> children, index.children(level[i]));
-      next.insert(next.end(), children.begin(), children.end());
     }
-    level = std::move(next);
+    KV_ASSIGN(level, index.children(level));
   }
   return found;
 }

@@ -79,6 +79,11 @@ class Database {
   using Visit = std::function<bool(std::string_view key, std::string_view value)>;
   virtual Status scan(Column column, std::string_view prefix, std::string_view from,
                       const Visit& visit) const = 0;
+  /// scan() of each prefix by its number, until `visit` returns false for it; many short scans cost
+  /// less together.
+  using VisitOf = std::function<bool(std::size_t prefix, std::string_view key)>;
+  virtual Status scan_each(Column column, std::span<const std::string> prefixes,
+                           const VisitOf& visit) const = 0;
   /// Applies the batch; with `sync` it is durable on return.
   virtual Status write(const DatabaseBatch& batch, bool sync) = 0;
   /// After a failed write: makes writes possible again, by closing and opening. What a failed batch

@@ -37,27 +37,34 @@ Status Index::find(std::span<const BlockKey> keys,
   return {};
 }
 
-Result<std::vector<BlockKey>> Index::children(const BlockKey& parent) const {
+Status Index::visit_children(
+    std::span<const BlockKey> parents,
+    const std::function<bool(std::size_t parent, const BlockKey& child)>& visit) const {
+  std::vector<std::string> prefixes;
+  prefixes.reserve(parents.size());
+  for (const BlockKey& parent : parents) prefixes.push_back(block_key(parent));
+  return database_->scan_each(Column::children, prefixes, [&](std::size_t i, std::string_view key) {
+    const std::optional<Hash256> child = parse_child_of(key);
+    return !child || visit(i, {parents[i].ns, *child, parents[i].group});
+  });
+}
+
+Result<std::vector<BlockKey>> Index::children(std::span<const BlockKey> parents) const {
   std::vector<BlockKey> children;
-  KV_TRY(database_->scan(Column::children, block_key(parent), {},
-                         [&](std::string_view key, std::string_view) {
-                           if (const auto child = parse_child_of(key)) {
-                             children.push_back({parent.ns, *child, parent.group});
-                           }
-                           return true;
-                         }));
+  KV_TRY(visit_children(parents, [&](std::size_t, const BlockKey& child) {
+    children.push_back(child);
+    return true;
+  }));
   return children;
 }
 
-Result<bool> Index::has_child(const BlockKey& parent,
-                              const std::function<bool(const BlockKey&)>& except) const {
-  bool found = false;
-  KV_TRY(database_->scan(Column::children, block_key(parent), {},
-                         [&](std::string_view key, std::string_view) {
-                           const auto child = parse_child_of(key);
-                           found = child && !except({parent.ns, *child, parent.group});
-                           return !found;
-                         }));
+Result<std::vector<bool>> Index::have_child(
+    std::span<const BlockKey> parents, const std::function<bool(const BlockKey&)>& except) const {
+  std::vector<bool> found(parents.size());
+  KV_TRY(visit_children(parents, [&](std::size_t i, const BlockKey& child) {
+    found[i] = !except(child);
+    return !found[i];
+  }));
   return found;
 }
 

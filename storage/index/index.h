@@ -28,11 +28,11 @@ class Index {
 
   Result<std::optional<IndexEntry>> find(const BlockKey& key) const;
   Status find(std::span<const BlockKey> keys, std::span<std::optional<IndexEntry>> entries) const;
-  /// The blocks whose parent is `parent`.
-  Result<std::vector<BlockKey>> children(const BlockKey& parent) const;
-  /// Whether a block other than those for which `except` is true has this parent.
-  Result<bool> has_child(const BlockKey& parent,
-                         const std::function<bool(const BlockKey&)>& except) const;
+  /// The blocks whose parent is one of `parents`.
+  Result<std::vector<BlockKey>> children(std::span<const BlockKey> parents) const;
+  /// Of each parent, whether it has a child for which `except` is false.
+  Result<std::vector<bool>> have_child(std::span<const BlockKey> parents,
+                                       const std::function<bool(const BlockKey&)>& except) const;
   /// Up to `limit` entries of a namespace after `after`, in key order.
   Result<std::vector<std::pair<BlockKey, IndexEntry>>> list(NamespaceId ns,
                                                             const std::optional<BlockKey>& after,
@@ -54,6 +54,10 @@ class Index {
   Database& database() const { return *database_; }
 
  private:
+  Status visit_children(
+      std::span<const BlockKey> parents,
+      const std::function<bool(std::size_t parent, const BlockKey& child)>& visit) const;
+
   Database* database_;
 };
 
