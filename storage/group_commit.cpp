@@ -9,6 +9,8 @@ namespace kvstrata::storage {
 
 namespace {
 
+constexpr Milliseconds wait_step{1000};
+
 RecordHeader header_of(const Append& append, std::uint16_t extent, const RecordLocation& where,
                        std::uint64_t sequence) {
   const AppendRequest& request = append.request;
@@ -58,8 +60,8 @@ IndexEntry entry_of(const Append& append) {
 }
 
 void GroupCommit::add(const AppendPtr& append) {
-  appends_.push_back(append);
-  if (append->kind == RecordKind::block) keys_.insert(append->request.key);
+  open_.appends.push_back(append);
+  if (append->kind == RecordKind::block) open_.keys.insert(append->request.key);
   for (std::uint16_t i = 0; i < append->extents.count; ++i) {
     const Result<SegmentLog::Place> place = log_.place(append->record_bytes_of(i));
     if (!place) {
@@ -68,7 +70,7 @@ void GroupCommit::add(const AppendPtr& append) {
     }
     append->places.push_back(place->where);
     write_extent(append, i, *place);
-    bytes_ += place->where.bytes;
+    open_.bytes += place->where.bytes;
   }
 }
 
@@ -97,18 +99,15 @@ void GroupCommit::write_packed(const AppendPtr& append, RecordHeader& header,
   start_write(append, place, 0, buffer->data(), buffer->size(), buffer);
 }
 
-// Large frames are written from where they lie, behind a head of their own.
+// Large frames are written from where they lie: the first behind a head in the room before it, what
+// follows behind a head of its own.
 void GroupCommit::write_split(const AppendPtr& append, RecordHeader& header,
                               const SegmentLog::Place& place) {
   const AppendRequest& request = append->request;
-  const ByteView identity = header.extent_index == 0 ? ByteView(request.identity) : ByteView();
+  const bool first = header.extent_index == 0;
+  const ByteView identity = first ? ByteView(request.identity) : ByteView();
   const std::uint64_t head_bytes =
       record_shape(identity.size(), header.frame_bytes, header.extent_index).frame_offset;
-  const auto head = std::make_shared<AlignedBuffer>(head_bytes);
-  std::memset(head->data(), 0, head->size());
-  write_record_head(header, identity, head->data());
-  start_write(append, place, 0, head->data(), head->size(), head);
-
   std::byte* part = request.frame.data() + append->extents.frame_start_of(header.extent_index);
   const std::uint64_t padded = round_up(header.frame_bytes, record_alignment);
   // What the allocator left behind the frame must not reach the disk.
@@ -116,6 +115,17 @@ void GroupCommit::write_split(const AppendPtr& append, RecordHeader& header,
       request.frame_bytes) {
     std::memset(part + header.frame_bytes, 0, padded - header.frame_bytes);
   }
+  if (first && head_bytes <= FrameBuffer::head_room_bytes) {
+    std::byte* head = part - head_bytes;
+    std::memset(head, 0, head_bytes);
+    write_record_head(header, identity, head);
+    start_write(append, place, 0, head, head_bytes + padded, nullptr);
+    return;
+  }
+  const auto head = std::make_shared<AlignedBuffer>(head_bytes);
+  std::memset(head->data(), 0, head->size());
+  write_record_head(header, identity, head->data());
+  start_write(append, place, 0, head->data(), head->size(), head);
   start_write(append, place, head_bytes, part, padded, nullptr);
 }
 
@@ -132,28 +142,46 @@ void GroupCommit::start_write(const AppendPtr& append, const SegmentLog::Place& 
           });
 }
 
-Status GroupCommit::commit(const More& more) {
-  io_.drain();
-  if (!mutant(Mutant::index_before_data)) sync_data();
+// Ahead is written once a wait and not again and again, for many a disk syncs only when it has
+// nothing left to write.
+void GroupCommit::wait_until(const std::function<bool()>& ended, const WriteAhead& write_ahead) {
+  if (ended()) return;
+  io_.poll(0, Milliseconds(0));  // what is waited for goes first
+  write_ahead();
+  while (!ended()) io_.poll(1, wait_step);
+}
+
+Status GroupCommit::commit(const WriteAhead& write_ahead) {
+  closing_ = std::exchange(open_, {});
+  ++number_;
+  log_.begin_commit();
+  const std::uint64_t written = io_.mark();
+  wait_until([&] { return io_.writes_ended_before(written); }, write_ahead);
+  if (!mutant(Mutant::index_before_data)) sync_data(write_ahead);
   state_.at_point("after-data-sync");
-  const Status status = write_index(more);
-  if (mutant(Mutant::index_before_data)) sync_data();
+  write_ahead();
+  const Status status = write_index();
+  if (mutant(Mutant::index_before_data)) sync_data(write_ahead);
   if (status) {
     log_.committed();
     state_.at_point("after-index-write");
   } else {
+    io_.drain();
     log_.abandon();
   }
   finish(status);
   return status;
 }
 
-void GroupCommit::sync_data() {
+void GroupCommit::sync_data(const WriteAhead& write_ahead) {
   state_.at_point("before-data-sync");
+  std::size_t syncs = 0;
   for (const auto& [unsynced, file] : log_.unsynced()) {
     if (mutant(Mutant::no_data_sync)) break;
+    ++syncs;
     io_.add({IoOperation::data_sync, file, 0, nullptr, 0, 0},
-            [this, segment = unsynced](const Status& status) {
+            [this, &syncs, segment = unsynced](const Status& status) {
+              --syncs;
               if (status) return;
               ++state_.counters.write_errors;
               ++state_.counters.condemned_segments;
@@ -161,12 +189,12 @@ void GroupCommit::sync_data() {
               lost_.push_back(segment);
             });
   }
-  io_.drain();
+  wait_until([&] { return syncs == 0; }, write_ahead);
   fail_lost_writes();
 }
 
 void GroupCommit::fail_lost_writes() {
-  for (const AppendPtr& append : appends_) {
+  for (const AppendPtr& append : closing_.appends) {
     for (const RecordLocation& where : append->places) {
       const Status status = log_.error_of(where.segment);
       if (!status && append->written) append->written = status;
@@ -174,7 +202,7 @@ void GroupCommit::fail_lost_writes() {
   }
 }
 
-Status GroupCommit::write_index(const More& more) {
+Status GroupCommit::write_index() {
   KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
   log_.record(change);
   for (const SegmentId segment : lost_) {
@@ -182,18 +210,17 @@ Status GroupCommit::write_index(const More& more) {
     dropped_.insert(dropped_.end(), keys.begin(), keys.end());
   }
   KV_TRY(put_appends(change));
-  if (more) KV_TRY(more(change));
   state_.at_point("before-index-write");
   return change.commit();
 }
 
 Status GroupCommit::put_appends(IndexChange& change) {
   std::vector<BlockKey> keys;
-  for (const AppendPtr& append : appends_) keys.push_back(append->request.key);
+  for (const AppendPtr& append : closing_.appends) keys.push_back(append->request.key);
   std::vector<std::optional<IndexEntry>> existing(keys.size());
   KV_TRY(state_.index.find(keys, existing));
-  for (std::size_t i = 0; i < appends_.size(); ++i) {
-    Append& append = *appends_[i];
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    Append& append = *closing_.appends[i];
     if (append.written && append.cancelled) {
       append.written = Error(ErrorKind::cancelled, "the block was erased before it was durable");
     }
@@ -201,6 +228,10 @@ Status GroupCommit::put_appends(IndexChange& change) {
     switch (append.kind) {
       case RecordKind::block: put_block(change, append, existing[i]); break;
       case RecordKind::table:
+        if (!still_there(append)) {
+          append.written = Error(ErrorKind::cancelled, "the table was removed while it was moved");
+          break;
+        }
         change.put_table(table_of(append.request.key), entry_of(append));
         break;
       case RecordKind::name_space: {
@@ -212,6 +243,12 @@ Status GroupCommit::put_appends(IndexChange& change) {
     }
   }
   return {};
+}
+
+bool GroupCommit::still_there(const Append& table) const {
+  if (!table.moved_from) return true;
+  const auto known = state_.catalog.find_table(table_of(table.request.key));
+  return known && known->entry.where == *table.moved_from;
 }
 
 void GroupCommit::put_block(IndexChange& change, Append& append,
@@ -232,7 +269,7 @@ void GroupCommit::put_block(IndexChange& change, Append& append,
 void GroupCommit::finish(const Status& index_status) {
   bool any_written = false;
   std::optional<Error> failure;
-  for (const AppendPtr& append : appends_) {
+  for (const AppendPtr& append : closing_.appends) {
     if (append->written && !index_status) append->written = index_status;
     if (append->written) {
       any_written = true;
@@ -253,12 +290,21 @@ void GroupCommit::finish(const Status& index_status) {
   } else if (failure) {
     state_.health.failed(*failure);
   }
-  keys_.clear();
   lost_.clear();
   dropped_.clear();
-  bytes_ = 0;
   // Last, so that whoever is told finds everything else told already.
-  for (const AppendPtr& append : std::exchange(appends_, {})) {
+  complete(std::exchange(closing_, {}));
+  if (!index_status) {
+    // What was written ahead lies in what was given up.
+    for (const AppendPtr& append : open_.appends) {
+      if (append->written) append->written = index_status;
+    }
+    complete(std::exchange(open_, {}));
+  }
+}
+
+void GroupCommit::complete(Group group) {
+  for (const AppendPtr& append : group.appends) {
     if (append->written) {
       queue_.finish(append, entry_of(*append));
     } else {

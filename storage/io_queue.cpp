@@ -1,5 +1,7 @@
 #include "storage/io_queue.h"
 
+#include <algorithm>
+
 #include "kvstrata/check.h"
 
 namespace kvstrata::storage {
@@ -9,6 +11,9 @@ namespace {
 // the kernel may still write to; going on would be worse than ending.
 constexpr int wait_errors_max = 1000;
 constexpr Milliseconds drain_step{1000};
+// The kernel holds back what it is given at once until it has looked at all of it; meanwhile the
+// disk stands idle.
+constexpr std::size_t staged_max = 2;
 }  // namespace
 
 IoQueue::~IoQueue() {
@@ -23,10 +28,13 @@ void IoQueue::add(const IoRequest& request, Done done) {
   }
   const std::uint64_t tag = free_slots_.back();
   free_slots_.pop_back();
-  slots_[tag] = std::move(done);
+  slots_[tag] = {std::move(done), next_number_++, request.bytes,
+                 request.operation == IoOperation::read};
   staged_.push_back(request);
   staged_.back().tag = tag;
   ++in_flight_;
+  bytes_in_flight_ += request.bytes;
+  if (staged_.size() >= staged_max) submit();
 }
 
 void IoQueue::submit() {
@@ -40,10 +48,11 @@ void IoQueue::submit() {
 }
 
 void IoQueue::end(std::uint64_t tag, const Status& status) {
-  KV_CHECK(tag < slots_.size() && slots_[tag], "a completion without its request");
-  const Done done = std::exchange(slots_[tag], nullptr);
+  KV_CHECK(tag < slots_.size() && slots_[tag].done, "a completion without its request");
+  const Done done = std::exchange(slots_[tag].done, nullptr);
   free_slots_.push_back(tag);
   --in_flight_;
+  bytes_in_flight_ -= slots_[tag].bytes;
   done(status);
 }
 
@@ -64,6 +73,11 @@ std::size_t IoQueue::poll(std::size_t minimum, Milliseconds timeout) {
 
 void IoQueue::drain() {
   while (in_flight_ > 0) poll(in_flight_, drain_step);
+}
+
+bool IoQueue::writes_ended_before(std::uint64_t mark) const {
+  return std::ranges::none_of(
+      slots_, [&](const Slot& slot) { return slot.done && !slot.is_read && slot.number < mark; });
 }
 
 }  // namespace kvstrata::storage

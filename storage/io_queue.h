@@ -25,20 +25,33 @@ class IoQueue {
   std::size_t poll(std::size_t minimum, Milliseconds timeout);
   /// Waits for everything.
   void drain();
+  /// A mark divides what was added so far from what is added later.
+  std::uint64_t mark() const { return next_number_; }
+  /// Whether all writes that were added before the mark was taken have ended.
+  bool writes_ended_before(std::uint64_t mark) const;
 
   std::size_t in_flight() const { return in_flight_; }
+  std::uint64_t bytes_in_flight() const { return bytes_in_flight_; }
   std::size_t depth() const { return device_.queue_depth(); }
 
  private:
+  struct Slot {
+    Done done;  // empty: the slot is free
+    std::uint64_t number = 0, bytes = 0;
+    bool is_read = false;
+  };
+
   void submit();
   void end(std::uint64_t tag, const Status& status);
 
   Device& device_;
-  std::vector<Done> slots_;
+  std::vector<Slot> slots_;
   std::vector<std::uint64_t> free_slots_;
   std::vector<IoRequest> staged_;
   std::vector<IoCompletion> ended_;
   std::size_t in_flight_ = 0;  // staged ones included
+  std::uint64_t bytes_in_flight_ = 0;
+  std::uint64_t next_number_ = 1;  // rises with each request
 };
 
 }  // namespace kvstrata::storage

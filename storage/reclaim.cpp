@@ -4,7 +4,6 @@
 #include <unordered_set>
 
 #include "storage/mutant.h"
-#include "storage/record_read.h"
 #include "storage/segment/segment_file.h"
 
 namespace kvstrata::storage {
@@ -13,8 +12,11 @@ namespace {
 
 // Moved records are committed in groups of this size, so that memory stays bounded.
 constexpr std::uint64_t move_group_bytes = 16_MiB;
+constexpr Milliseconds read_step{1000};
 // Holds and touches that arrive between plan and drop make the plan stale; it is made anew.
 constexpr int plans_max = 4;
+// What is held or touched changes while load pauses; so does a plan that old.
+constexpr Milliseconds pause_max{1000};
 
 }  // namespace
 
@@ -37,15 +39,20 @@ Status Reclaimer::widen_touches() {
 
 ReclaimRules Reclaimer::rules() const {
   const auto awaited = std::make_shared<std::unordered_set<BlockKey>>();
+  const auto needed = std::make_shared<std::unordered_set<BlockKey>>();
   queue_.visit([&](const Append& append) {
     const BlockKey& key = append.request.key;
-    if (append.request.parent) awaited->insert({key.ns, *append.request.parent, key.group});
+    if (!append.request.parent) return;
+    const bool must_stay = append.request.pinned || state_.interest.held(key);
+    (must_stay ? needed : awaited)->insert({key.ns, *append.request.parent, key.group});
   });
   ReclaimRules rules;
   rules.now_unix_ms = state_.now_unix_ms();
   rules.keep_bytes_max = state_.sizes.segment_bytes / 2;
-  rules.must_stay = [this, now = rules.now_unix_ms](const BlockKey& key, const IndexEntry& entry) {
-    return (entry.pinned && !entry.expired(now)) || state_.interest.held(key);
+  rules.must_stay = [this, needed, now = rules.now_unix_ms](const BlockKey& key,
+                                                            const IndexEntry& entry) {
+    return (entry.pinned && !entry.expired(now)) || state_.interest.held(key) ||
+           needed->contains(key);
   };
   rules.wanted = [this, awaited](const BlockKey& key) {
     return state_.interest.touched(key) || awaited->contains(key);
@@ -54,70 +61,143 @@ ReclaimRules Reclaimer::rules() const {
 }
 
 Result<bool> Reclaimer::reclaim_one() {
-  KV_CHECK(group_.empty(), "reclaim commits groups of its own");
-  state_.counters.reclaiming = true;
-  Result<bool> emptied = empty_one();
-  state_.counters.reclaiming = false;
-  return emptied;
-}
-
-Result<bool> Reclaimer::empty_one() {
-  KV_TRY(widen_touches());
-  std::set<SegmentId> stuck;  // full of blocks that must stay
+  stuck_.clear();
   for (;;) {
-    const auto victim = state_.segments.next_victim(
-        [&](SegmentId segment) { return log_.active(segment) || stuck.contains(segment); });
-    if (!victim) return false;
-    for (int plans = 0; plans < plans_max; ++plans) {
-      const std::optional<SegmentValue> row = state_.segments.find(*victim);
-      KV_CHECK(row.has_value(), "only the writer removes segments");
-      KV_ASSIGN(const bool worth_it, move_away(*victim, *row));
-      if (!worth_it) break;
-      KV_ASSIGN(const bool empty, drop_rest(*victim));
-      if (empty) return true;
-    }
-    stuck.insert(*victim);
+    KV_ASSIGN(const Progress progress, advance());
+    if (progress != Progress::going_on) return progress == Progress::emptied;
   }
 }
 
-Result<bool> Reclaimer::move_away(SegmentId victim, const SegmentValue& row) {
-  KV_ASSIGN(const std::vector<PlacedRecord> placed, state_.index.placements(victim));
-  std::vector<KeyedEntry> keep;
-  if (row.state != SegmentState::lost) {
+Result<Reclaimer::Progress> Reclaimer::advance(GroupCommit::WriteAhead write_ahead) {
+  state_.counters.reclaiming = true;
+  write_ahead_ = std::move(write_ahead);
+  Result<Progress> progress = take_step();
+  write_ahead_ = [] {};
+  if (!progress || *progress != Progress::going_on) rest();
+  if (emptying_) emptying_->last_step = state_.options.clock->now();
+  state_.counters.reclaiming = false;
+  return progress;
+}
+
+void Reclaimer::rest() {
+  end_reads();
+  emptying_.reset();
+  stuck_.clear();
+}
+
+Result<Reclaimer::Progress> Reclaimer::take_step() {
+  if (!emptying_) return plan();
+  if (state_.options.clock->now() > emptying_->last_step + pause_max) {
+    emptying_->next = Step::plan;
+    emptying_->plans = 0;
+  }
+  switch (emptying_->next) {
+    case Step::plan: return plan();
+    case Step::move: return move_away();
+    case Step::drop: return drop();
+  }
+  return Progress::going_on;
+}
+
+// What was moved so far has to be known first, or it is moved again.
+Result<Reclaimer::Progress> Reclaimer::plan() {
+  if (moved_in_ == group_.number()) KV_TRY(commit_group());
+  KV_TRY(widen_touches());
+  if (!emptying_) {
+    const auto victim = state_.segments.next_victim(
+        [&](SegmentId segment) { return log_.active(segment) || stuck_.contains(segment); });
+    if (!victim) return Progress::nothing_to_empty;
+    emptying_.emplace(*victim);
+  }
+  Emptying& now = *emptying_;
+  if (now.plans++ == plans_max) return set_aside();
+  const std::optional<SegmentValue> row = state_.segments.find(now.victim);
+  KV_CHECK(row.has_value(), "only the writer removes segments");
+  KV_ASSIGN(now.placed, state_.index.placements(now.victim));
+  end_reads();
+  now.keep.clear();
+  now.unread = 0;
+  if (row->state != SegmentState::lost) {
     KV_ASSIGN(std::vector<KeyedEntry> blocks,
-              state_.index.live_blocks(placed, victim, row.generation));
+              state_.index.live_blocks(now.placed, now.victim, row->generation));
     KV_ASSIGN(ReclaimPlan plan, plan_reclaim(state_.index, rules(), std::move(blocks)));
-    keep = std::move(plan.keep);
+    now.keep = std::move(plan.keep);
   }
   std::uint64_t keep_bytes = 0;
-  for (const auto& [key, entry] : keep) keep_bytes += entry.bytes_in(victim, row.generation);
-  if (keep_bytes > row.bytes / 8 * 7) return false;
-  KV_ASSIGN(const bool namespaces_moved, move_namespaces(placed));
-  KV_ASSIGN(const bool tables_moved, move_tables(placed));
-  KV_TRY(move_blocks(keep));
-  KV_TRY(flush_moves(0));
-  return namespaces_moved && tables_moved;
+  for (const auto& [key, entry] : now.keep) {
+    keep_bytes += entry.bytes_in(now.victim, row->generation);
+  }
+  // Moving them would free nothing.
+  if (keep_bytes > row->bytes / 8 * 7) return set_aside();
+  move_failed_ = false;
+  start_reads();
+  now.next = Step::move;
+  return Progress::going_on;
+}
+
+Reclaimer::Progress Reclaimer::set_aside() {
+  stuck_.insert(emptying_->victim);
+  end_reads();
+  emptying_.reset();
+  return Progress::going_on;
+}
+
+Result<Reclaimer::Progress> Reclaimer::move_away() {
+  KV_ASSIGN(const bool namespaces_moved, move_namespaces(emptying_->placed));
+  KV_ASSIGN(const bool tables_moved, move_tables(emptying_->placed));
+  const Status moved = move_blocks();
+  end_reads();
+  KV_TRY(moved);
+  if (!namespaces_moved || !tables_moved) {
+    KV_TRY(commit_group());
+    return set_aside();
+  }
+  emptying_->next = Step::drop;
+  return Progress::going_on;
+}
+
+Result<Reclaimer::Progress> Reclaimer::drop() {
+  if (moved_in_ == group_.number()) KV_TRY(commit_group());
+  if (!move_failed_) {
+    KV_ASSIGN(const bool empty, drop_rest(emptying_->victim));
+    if (empty) return Progress::emptied;
+  }
+  emptying_->next = Step::plan;
+  return Progress::going_on;
+}
+
+void Reclaimer::start_read(Reading& reading) {
+  for (const RecordRead::Transfer& transfer : reading.record.transfers()) {
+    const Result<FileHandle> file = log_.files().open(transfer.segment);
+    if (!file) {
+      reading.status = file.error();
+      return;
+    }
+    log_.files().begin_use(transfer.segment);
+    ++reading.transfers_left;
+    io_.add({IoOperation::read, *file, transfer.offset, transfer.buffer, transfer.bytes, 0},
+            [this, &reading, segment = transfer.segment](const Status& ended) {
+              log_.files().end_use(segment);
+              --reading.transfers_left;
+              if (!ended) reading.status = ended;
+            });
+  }
+}
+
+void Reclaimer::wait_for(const Reading& reading) {
+  while (reading.transfers_left > 0) io_.poll(1, read_step);
+}
+
+Result<ReadRecord> Reclaimer::finish(Reading& reading) {
+  wait_for(reading);
+  KV_TRY(reading.status);
+  return reading.record.finish(true);
 }
 
 Result<ReadRecord> Reclaimer::read(RecordKind kind, const BlockKey& key, const IndexEntry& entry) {
-  RecordRead read(kind, key, entry);
-  Status status;
-  for (const RecordRead::Transfer& transfer : read.transfers()) {
-    const Result<FileHandle> file = log_.files().open(transfer.segment);
-    if (!file) {
-      status = file.error();
-      break;
-    }
-    log_.files().begin_use(transfer.segment);
-    io_.add({IoOperation::read, *file, transfer.offset, transfer.buffer, transfer.bytes, 0},
-            [&, segment = transfer.segment](const Status& ended) {
-              log_.files().end_use(segment);
-              if (!ended) status = ended;
-            });
-  }
-  io_.drain();
-  if (!status) return status.error();
-  return read.finish(true);
+  Reading reading{key, entry, {kind, key, entry}, {}, 0};
+  start_read(reading);
+  return finish(reading);
 }
 
 Result<bool> Reclaimer::add_move(RecordKind kind, const BlockKey& key, const IndexEntry& entry,
@@ -129,7 +209,7 @@ Result<bool> Reclaimer::add_move(RecordKind kind, const BlockKey& key, const Ind
   request.parent = entry.parent;
   request.identity.assign(record.identity.begin(), record.identity.end());
   request.frame_bytes = record.frame.size();
-  request.frame = AlignedBuffer(record.frame.size());
+  request.frame = FrameBuffer(record.frame.size());
   if (!record.frame.empty()) {
     std::memcpy(request.frame.data(), record.frame.data(), record.frame.size());
   }
@@ -142,34 +222,71 @@ Result<bool> Reclaimer::add_move(RecordKind kind, const BlockKey& key, const Ind
   append->created_unix_ms = entry.created_unix_ms;
   append->moved_from = entry.where;
   KV_TRY(prepare_append(*append, state_.sizes.record_bytes_max, UINT64_MAX));
+  append->done = [this](const Result<IndexEntry>& moved) {
+    // A move is cancelled where the block changed meanwhile: that is as good.
+    if (!moved && moved.error().kind() != ErrorKind::cancelled) move_failed_ = true;
+  };
+  // An append of this block that is under way decides first.
+  if (kind == RecordKind::block && group_.contains(key)) KV_TRY(commit_group());
   const std::uint64_t needed = log_.segments_needed(*append);
   if (needed > 0 && needed > log_.openable()) return false;
+  if (moved_in_ != group_.number()) moved_bytes_ = 0;
+  moved_in_ = group_.number();
   group_.add(append);
-  KV_TRY(flush_moves(move_group_bytes));
+  moved_bytes_ += append->record_bytes();
+  if (moved_bytes_ >= move_group_bytes) KV_TRY(commit_group());
   return true;
 }
 
-Status Reclaimer::flush_moves(std::uint64_t at_least_bytes) {
-  if (group_.empty() || group_.bytes() < at_least_bytes) return {};
-  return group_.commit();
+Status Reclaimer::commit_group() {
+  return group_.empty() ? Status() : group_.commit(write_ahead_);
 }
 
-Status Reclaimer::move_blocks(const std::vector<KeyedEntry>& blocks) {
-  for (const auto& [key, entry] : blocks) {
-    Result<ReadRecord> record = read(RecordKind::block, key, entry);
-    if (!record) {
-      // What can't be read stays behind: it is dropped with the rest, or keeps the segment if it
-      // must stay, for the failure may pass. Damage doesn't.
-      if (is_damage(record.error())) KV_TRY(remove_damaged(key, entry));
-      continue;
+// Reads the next blocks to move, side by side.
+void Reclaimer::start_reads() {
+  std::uint64_t bytes = 0;
+  while (emptying_->unread < emptying_->keep.size() && bytes < move_group_bytes) {
+    const auto& [key, entry] = emptying_->keep[emptying_->unread++];
+    bytes += entry.record_bytes();
+    emptying_->readings.push_back({key, entry, {RecordKind::block, key, entry}, {}, 0});
+    start_read(emptying_->readings.back());
+  }
+  io_.poll(0, Milliseconds(0));
+}
+
+void Reclaimer::end_reads() {
+  if (!emptying_) return;
+  for (Reading& reading : emptying_->readings) wait_for(reading);
+  emptying_->readings.clear();
+}
+
+Status Reclaimer::move_blocks() {
+  Emptying& now = *emptying_;
+  while (!now.readings.empty()) {
+    for (Reading& reading : now.readings) {
+      KV_ASSIGN(const bool has_room, move_block(reading));
+      // What there is no room for is dropped with the rest, unless it must stay: keeping what is
+      // only wanted must never stop a full store from taking new blocks.
+      if (!has_room) return {};
     }
-    KV_ASSIGN(const bool has_room, add_move(RecordKind::block, key, entry, std::move(*record)));
-    // What there is no room for is dropped with the rest, unless it must stay: keeping what is only
-    // wanted must never stop a full store from taking new blocks.
-    if (!has_room) break;
-    state_.interest.forget_touch(key);
+    end_reads();
+    start_reads();
   }
   return {};
+}
+
+Result<bool> Reclaimer::move_block(Reading& reading) {
+  Result<ReadRecord> record = finish(reading);
+  if (!record) {
+    // What can't be read stays behind: it is dropped with the rest, or keeps the segment if it must
+    // stay, for the failure may pass. Damage doesn't.
+    if (is_damage(record.error())) KV_TRY(remove_damaged(reading.key, reading.entry));
+    return true;
+  }
+  KV_ASSIGN(const bool has_room,
+            add_move(RecordKind::block, reading.key, reading.entry, std::move(*record)));
+  if (has_room) state_.interest.forget_touch(reading.key);
+  return has_room;
 }
 
 bool Reclaimer::is_damage(const Error& error) {
@@ -179,7 +296,7 @@ bool Reclaimer::is_damage(const Error& error) {
 }
 
 Status Reclaimer::remove_damaged(const BlockKey& key, const IndexEntry& entry) {
-  KV_TRY(flush_moves(0));
+  KV_TRY(commit_group());
   KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
   KV_ASSIGN(const auto current, state_.index.find(key));
   if (!current || current->where != entry.where) return {};
@@ -201,7 +318,7 @@ Result<bool> Reclaimer::move_tables(const std::vector<PlacedRecord>& placed) {
     Result<ReadRecord> read_back = read(RecordKind::table, key, table->entry);
     if (!read_back) {
       if (!is_damage(read_back.error())) return false;
-      KV_TRY(flush_moves(0));
+      KV_TRY(commit_group());
       KV_ASSIGN(IndexChange change, IndexChange::begin(state_));
       change.remove_table(name);
       KV_TRY(change.commit());

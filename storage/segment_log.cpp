@@ -36,7 +36,7 @@ void SegmentLog::resume(SegmentId segment, const SegmentValue& row) {
       superblock->generation != row.generation || superblock->store != state_.directory.id()) {
     return;
   }
-  active_[segment] = {row, *file, false, {}};
+  active_[segment] = {row, *file, false, {}, {}};
   stale_open_.pop_back();
   files_.begin_use(segment);
   open_ = segment;
@@ -52,6 +52,7 @@ Result<SegmentLog::Place> SegmentLog::place(std::uint64_t record_bytes) {
   if (open == nullptr || open->row.bytes - open->row.tail < record_bytes) {
     KV_TRY(open_next());
     open = open_segment();
+    if (open == nullptr) return Error(ErrorKind::io, "the new segment takes no writes");
   }
   const Place place{{*open_, open->row.generation, open->row.tail, record_bytes}, open->file};
   open->row.tail += record_bytes;
@@ -60,9 +61,14 @@ Result<SegmentLog::Place> SegmentLog::place(std::uint64_t record_bytes) {
   return place;
 }
 
+std::uint64_t SegmentLog::room_bytes() const {
+  if (!open_) return 0;
+  const SegmentValue& row = active_.at(*open_).row;
+  return row.bytes - row.tail;
+}
+
 std::uint64_t SegmentLog::segments_needed(const Append& append) const {
-  const Active* open = open_ ? &active_.at(*open_) : nullptr;
-  std::uint64_t room = open != nullptr ? open->row.bytes - open->row.tail : 0;
+  std::uint64_t room = room_bytes();
   std::uint64_t needed = 0;
   for (std::uint16_t i = 0; i < append.extents.count; ++i) {
     const std::uint64_t bytes = append.record_bytes_of(i);
@@ -175,7 +181,7 @@ Status SegmentLog::create() {
 }
 
 void SegmentLog::start(SegmentId segment, const SegmentValue& row, FileHandle file) {
-  Active active{row, file, true, {}};
+  Active active{row, file, true, {}, {}};
   active.row.state = SegmentState::open;
   active.row.tail = superblock_bytes;
   active.row.order = next_order();
@@ -201,10 +207,18 @@ std::uint64_t SegmentLog::next_order() const {
   return order + 1;
 }
 
+void SegmentLog::begin_commit() {
+  for (auto& [segment, active] : active_) {
+    if (std::exchange(active.touched, false)) active.committing = active.row;
+  }
+}
+
+// One that was condemned is never synced again.
 std::vector<std::pair<SegmentId, FileHandle>> SegmentLog::unsynced() const {
   std::vector<std::pair<SegmentId, FileHandle>> files;
   for (const auto& [segment, active] : active_) {
-    if (active.touched) files.emplace_back(segment, active.file);
+    const auto& row = active.committing;
+    if (row && row->state != SegmentState::lost) files.emplace_back(segment, active.file);
   }
   return files;
 }
@@ -213,16 +227,25 @@ void SegmentLog::seal(SegmentId segment, const Status& error) {
   const auto found = active_.find(segment);
   if (found == active_.end()) return;
   Active& active = found->second;
-  if (active.row.state == SegmentState::open) active.row.state = SegmentState::sealed;
+  const auto close = [](SegmentValue& row) {
+    if (row.state == SegmentState::open) row.state = SegmentState::sealed;
+  };
+  close(active.row);
+  if (active.committing) {
+    close(*active.committing);
+  } else {
+    active.touched = true;
+  }
   if (active.error.ok()) active.error = error;
-  active.touched = true;
   if (open_ == segment) open_.reset();
 }
 
 void SegmentLog::condemn(SegmentId segment) {
   seal(segment, Error(ErrorKind::io, "the segment was condemned by a failed sync"));
   const auto found = active_.find(segment);
-  if (found != active_.end()) found->second.row.state = SegmentState::lost;
+  if (found == active_.end()) return;
+  found->second.row.state = SegmentState::lost;
+  if (found->second.committing) found->second.committing->state = SegmentState::lost;
 }
 
 Status SegmentLog::error_of(SegmentId segment) const {
@@ -232,14 +255,14 @@ Status SegmentLog::error_of(SegmentId segment) const {
 
 void SegmentLog::record(IndexChange& change) const {
   for (const auto& [segment, active] : active_) {
-    if (!active.touched) continue;
+    if (!active.committing) continue;
     SegmentValue& row = change.segment(segment);
-    row.state = active.row.state;
-    row.generation = active.row.generation;
-    row.bytes = active.row.bytes;
-    row.tail = active.row.tail;
-    row.order = active.row.order;
-    row.sequence_end = active.row.sequence_end;
+    row.state = active.committing->state;
+    row.generation = active.committing->generation;
+    row.bytes = active.committing->bytes;
+    row.tail = active.committing->tail;
+    row.order = active.committing->order;
+    row.sequence_end = active.committing->sequence_end;
   }
   for (const SegmentId segment : stale_open_) {
     SegmentValue& row = change.segment(segment);
@@ -251,9 +274,10 @@ void SegmentLog::committed() {
   stale_open_.clear();
   for (auto it = active_.begin(); it != active_.end();) {
     const SegmentId segment = it->first;
-    it->second.touched = false;
+    it->second.committing.reset();
+    const bool done = open_ != segment && !it->second.touched;
     ++it;
-    if (open_ != segment) drop_active(segment);
+    if (done) drop_active(segment);
   }
 }
 

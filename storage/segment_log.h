@@ -36,13 +36,19 @@ class SegmentLog {
   /// How many segments an append would open, and how many can be opened without reclaim.
   std::uint64_t segments_needed(const Append& append) const;
   std::uint64_t openable();
+  /// The segment that is being filled, and what is left of it; 0 if there is none.
+  std::optional<SegmentId> open_segment_id() const { return open_; }
+  std::uint64_t room_bytes() const;
   bool over_budget();
   /// Deletes the oldest file that lies aside; false if none does.
   bool remove_aside();
 
   /// Whether the index doesn't know yet what was done to this segment, or it is the open one.
   bool active(SegmentId segment) const { return active_.contains(segment); }
-  /// Segments with writes the index doesn't know, and their files; to be synced.
+  /// From here to committed() or abandon(), what was written so far is being made known to the
+  /// index; what is written meanwhile waits for the next time.
+  void begin_commit();
+  /// Segments with writes that are being made known, and their files; to be synced.
   std::vector<std::pair<SegmentId, FileHandle>> unsynced() const;
   /// A write failed: nothing more is appended to this segment.
   void seal(SegmentId segment, const Status& error);
@@ -51,10 +57,11 @@ class SegmentLog {
   /// Why records of this group in this segment don't count; ok() if they do.
   Status error_of(SegmentId segment) const;
 
-  /// Adds the rows of all active segments to a change; committed() when it was written.
+  /// Adds the rows as they were at begin_commit() to a change; committed() when it was written.
   void record(IndexChange& change) const;
   void committed();
-  /// The change was not written: what was appended since the last one is given up.
+  /// The change was not written: what was appended since the last one is given up, also what came
+  /// after begin_commit(). Nothing of it may be in flight.
   void abandon();
 
   SegmentFiles& files() { return files_; }
@@ -64,8 +71,9 @@ class SegmentLog {
   struct Active {
     SegmentValue row;
     FileHandle file;
-    bool touched = false;  // since the last commit
+    bool touched = false;  // since the last begin_commit()
     Status error;
+    std::optional<SegmentValue> committing;  // the row as it will be known, while a commit lasts
   };
 
   Status open_next();

@@ -22,6 +22,7 @@
 #include "kvstrata/result.h"
 #include "storage/device/aligned_buffer.h"
 #include "storage/device/device.h"
+#include "storage/frame_buffer.h"
 #include "storage/index_entry.h"
 
 namespace rocksdb {
@@ -35,10 +36,11 @@ struct StoreOptions {
   std::uint64_t disk_budget_bytes = 0;  ///< payload + index + logs; at least 64 MiB
   DeviceKind device = DeviceKind::automatic;
   std::uint64_t segment_bytes = 0;  ///< 0: clamp(budget / 16, 4 MiB, 256 MiB); multiple of 4096
-  std::uint64_t group_commit_bytes = std::uint64_t{8} << 20;  ///< sync at the latest after so much
-  Milliseconds group_commit_delay{5};                         ///< or after so long
-  std::size_t read_queue_depth = 64;
-  std::size_t append_queue_max = 1024;  ///< appends not yet durable; more are `busy`
+  std::uint64_t group_commit_bytes = std::uint64_t{8}
+                                     << 20;  ///< sync after so much; more if behind
+  Milliseconds group_commit_delay{5};        ///< or after so long
+  std::size_t read_queue_depth = 128;        ///< requests in flight; as many of the writer
+  std::size_t append_queue_max = 1024;       ///< appends not yet durable; more are `busy`
   const Clock* clock = &Clock::system();
   /// Test hook: wraps every device the store opens (fault injection). May be empty.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap_device;
@@ -62,7 +64,7 @@ struct AppendRequest {
   BlockKey key;
   std::optional<Hash256> parent;
   ByteVector identity;
-  AlignedBuffer frame;            ///< the encoded frame, owned until durable
+  FrameBuffer frame;              ///< the encoded frame, owned until durable
   std::uint64_t frame_bytes = 0;  ///< used part of `frame`
   std::uint64_t raw_bytes = 0;
   std::uint64_t payload_xxh3 = 0;

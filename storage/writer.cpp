@@ -7,6 +7,13 @@ namespace kvstrata::storage {
 namespace {
 // With nothing to write the budget is still looked at, for the index may have grown.
 constexpr Milliseconds idle_step{5'000};
+// What arrives while a group is committed joins the next one, up to this many times the usual
+// size: so groups grow with what a sync costs.
+constexpr std::uint64_t ahead_groups = 8;
+// Enough that the disk has work during an index write or a step of reclaim; not more, for a sync
+// waits for what the disk was given before.
+constexpr std::uint64_t in_flight_groups = 3;
+constexpr int appends_ahead_max = 1024;  // at once
 }  // namespace
 
 Writer::Writer(StoreState& state, AppendQueue& queue, std::unique_ptr<Device> device,
@@ -41,14 +48,20 @@ void Writer::run() {
   for (;;) {
     do_errands();
     state_.at_point("writer-turn");
-    const MonotonicTime now = state_.options.clock->now();
-    const MonotonicTime until =
-        group_.empty() ? now + idle_step : group_began_ + state_.options.group_commit_delay;
-    const std::vector<AppendPtr> taken = queue_.take(state_.options.group_commit_bytes, until);
-    for (const AppendPtr& append : taken) handle(append);
+    const bool closed = queue_.closed();
+    take(next_deadline());
+    const bool idle = taken_.empty();
+    // Not what writing ahead takes meanwhile: under steady load that never ends.
+    for (std::size_t left = taken_.size(); left > 0 && !taken_.empty(); --left) {
+      const AppendPtr append = std::move(taken_.front());
+      taken_.pop_front();
+      handle(append);
+    }
     io_.poll(0, Milliseconds(0));
-    if (group_is_due()) commit_group();
-    if (taken.empty() && group_.empty() && queue_.closed()) break;
+    if (group_is_due()) commit_and_write_ahead();
+    if (!idle || !taken_.empty() || !group_.empty()) continue;
+    reclaimer_.rest();
+    if (closed) break;
   }
   do_errands();
   io_.drain();
@@ -58,6 +71,17 @@ void Writer::run() {
 Status Writer::recover_index() {
   const Result<IndexChange> change = IndexChange::begin(state_);
   return change ? Status() : change.error();
+}
+
+MonotonicTime Writer::next_deadline() const {
+  const MonotonicTime now = state_.options.clock->now();
+  if (!taken_.empty() || group_is_due()) return now;
+  return group_.empty() ? now + idle_step : group_began_ + state_.options.group_commit_delay;
+}
+
+void Writer::take(MonotonicTime until) {
+  const auto more = queue_.take(state_.options.group_commit_bytes, until);
+  taken_.insert(taken_.end(), more.begin(), more.end());
 }
 
 void Writer::do_errands() {
@@ -136,9 +160,48 @@ void Writer::handle(const AppendPtr& append) {
     queue_.finish(append, room.error());
     return;
   }
+  begin(append);
+  if (group_.bytes() >= state_.options.group_commit_bytes) commit_and_write_ahead();
+}
+
+void Writer::begin(const AppendPtr& append) {
   if (group_.empty()) group_began_ = state_.options.clock->now();
   group_.add(append);
-  if (group_.bytes() >= state_.options.group_commit_bytes) commit_group();
+}
+
+bool Writer::wants_more_ahead() const {
+  const std::uint64_t group_bytes = state_.options.group_commit_bytes;
+  return may_write_ahead_ && group_.bytes() < group_bytes * ahead_groups &&
+         io_.bytes_in_flight() < group_bytes * in_flight_groups &&
+         io_.in_flight() < io_.depth() / 4 * 3;
+}
+
+// Begins what follows the group that is being committed, so that the disk has work meanwhile.
+void Writer::write_ahead() {
+  io_.poll(0, Milliseconds(0));  // what has ended makes room
+  for (int begun = 0; begun < appends_ahead_max && wants_more_ahead(); ++begun) {
+    if (taken_.empty()) take(state_.options.clock->now());
+    if (taken_.empty()) break;
+    if (!can_begin_ahead(*taken_.front())) {
+      may_write_ahead_ = false;
+      break;
+    }
+    const AppendPtr append = std::move(taken_.front());
+    taken_.pop_front();
+    if (auto settled = settle_early(*append)) {
+      queue_.finish(append, std::move(*settled));
+    } else {
+      begin(append);
+    }
+  }
+  io_.poll(0, Milliseconds(0));
+}
+
+// What needs reclaim, or to know how an earlier append of its block ends, waits for the commit.
+bool Writer::can_begin_ahead(const Append& append) {
+  if (append.kind == RecordKind::block && group_.contains(append.request.key)) return false;
+  const std::uint64_t segments = log_.segments_needed(append);
+  return segments == 0 || log_.openable() >= segments + reserve_segments;
 }
 
 // Leaves the segments that reclaim needs to do its work.
@@ -148,7 +211,7 @@ Status Writer::ensure_room(const Append& append) {
   // Asked anew each time: what reclaim keeps fills the open segment too.
   while (log_.openable() < log_.segments_needed(append) + reserve_segments) {
     if (log_.remove_aside()) continue;
-    commit_group();
+    commit_group();  // what lies in its segments can't be reclaimed before
     KV_ASSIGN(const bool removed, reclaimer_.remove_spare());
     if (removed) continue;
     KV_ASSIGN(const bool reclaimed, reclaimer_.reclaim_one());
@@ -160,6 +223,22 @@ Status Writer::ensure_room(const Append& append) {
   return {};
 }
 
+// Under steady load the next segment is emptied while this one is still being filled, a step behind
+// each group, so that the disk never waits for reclaim. What can't be done here is tried again, and
+// told, when the room is needed.
+void Writer::reclaim_ahead() {
+  const bool steady_load = !group_.empty();  // something was written ahead
+  if (!steady_load || log_.room_bytes() > state_.sizes.segment_bytes / 4 * 3 ||
+      log_.openable() > reserve_segments || reclaimed_for_ == log_.open_segment_id()) {
+    return;
+  }
+  may_write_ahead_ = true;
+  write_ahead();
+  const auto progress = reclaimer_.advance([this] { write_ahead(); });
+  const bool done = !progress || *progress != Reclaimer::Progress::going_on;
+  if (done) reclaimed_for_ = log_.open_segment_id();
+}
+
 bool Writer::group_is_due() const {
   if (group_.empty()) return false;
   return group_.bytes() >= state_.options.group_commit_bytes || queue_.flush_wanted() ||
@@ -169,6 +248,12 @@ bool Writer::group_is_due() const {
 void Writer::commit_group() {
   if (group_.empty()) return;
   (void)group_.commit();  // each append has its own result
+}
+
+void Writer::commit_and_write_ahead() {
+  may_write_ahead_ = true;
+  (void)group_.commit([this] { write_ahead(); });
+  reclaim_ahead();
 }
 
 }  // namespace kvstrata::storage

@@ -4,6 +4,7 @@
 // Lifetime: start() to stop(); stop() finishes what is queued.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <thread>
 
@@ -30,12 +31,20 @@ class Writer {
   Status recover_index();
   void do_errands();
   void remove_expired();
+  MonotonicTime next_deadline() const;
+  void take(MonotonicTime until);
   void handle(const AppendPtr& append);
+  void write_ahead();
+  bool wants_more_ahead() const;
+  bool can_begin_ahead(const Append& append);
+  void begin(const AppendPtr& append);
   /// The result of an append that needs no write, or whose turn is over; nothing: write it.
   std::optional<Result<IndexEntry>> settle_early(const Append& append);
   Status ensure_room(const Append& append);
+  void reclaim_ahead();
   bool group_is_due() const;
   void commit_group();
+  void commit_and_write_ahead();
 
   StoreState& state_;
   AppendQueue& queue_;
@@ -45,6 +54,9 @@ class Writer {
   SegmentLog log_;
   GroupCommit group_;
   Reclaimer reclaimer_;
+  std::deque<AppendPtr> taken_;  // from the queue, not begun
+  bool may_write_ahead_ = false;
+  std::optional<SegmentId> reclaimed_for_;  // the open segment when reclaim_ahead() was last done
   MonotonicTime group_began_{};
   MonotonicTime next_shrink_{};
   std::thread thread_;

@@ -6,7 +6,11 @@ namespace kvstrata::daemon {
 
 namespace {
 
-constexpr std::uint64_t bytes_in_flight_max = 64_MiB;
+// What is being encoded or written is held twice.
+std::uint64_t bytes_in_flight_max(const EngineOptions& options) {
+  return std::clamp(options.arena.budget_bytes / 8, 64_MiB, 256_MiB);
+}
+
 constexpr std::uint64_t blocks_in_flight_max = 512;  // below the store's own bound
 
 std::uint64_t unflushed_max(const EngineOptions& options) {
@@ -37,7 +41,7 @@ void Flusher::add(const BlockPtr& block) {
 
 void Flusher::pump() {
   std::size_t passed_over = 0;
-  while (passed_over < queue_.size() && bytes_in_flight_ < bytes_in_flight_max &&
+  while (passed_over < queue_.size() && bytes_in_flight_ < bytes_in_flight_max(core_.options) &&
          blocks_in_flight_ < blocks_in_flight_max) {
     const BlockPtr block = std::move(queue_.front());
     queue_.pop_front();
@@ -120,7 +124,7 @@ void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
   ++encoding_blocks_;
   core_.encoders->post([this, block, shape, payload, table, tables, encoded] {
     storage::AppendRequest& made = encoded->request;
-    made.frame = storage::AlignedBuffer(codec::frame_bytes_max(shape));
+    made.frame = storage::FrameBuffer(codec::frame_bytes_max(shape));
     const auto bytes =
         codec::encode_frame(shape, tables.get(), payload, made.payload_xxh3, made.frame.bytes());
     if (bytes) {

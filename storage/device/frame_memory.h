@@ -19,7 +19,7 @@ class FrameMemory {
   /// Smaller buffers are left to malloc, larger ones are rare.
   static constexpr std::uint64_t kept_bytes_min = 64U << 10, kept_bytes_max = 32U << 20;
   /// Of all buffers that are kept; the ones unused for longest go first.
-  static constexpr std::uint64_t total_bytes_max = 64U << 20;
+  static constexpr std::uint64_t total_bytes_max = 128U << 20;
 
   FrameMemory() = default;
   ~FrameMemory();

@@ -167,7 +167,7 @@ Status Recovery::restore_block(const FoundPut& put) {
   }
   if ((first.flags & record_has_parent) != 0) request.parent = first.parent;
   request.identity.assign(record->identity.begin(), record->identity.end());
-  request.frame = AlignedBuffer(record->frame.size());
+  request.frame = FrameBuffer(record->frame.size());
   if (!record->frame.empty()) {
     std::memcpy(request.frame.data(), record->frame.data(), record->frame.size());
   }

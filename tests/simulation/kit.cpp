@@ -66,7 +66,7 @@ Status Bench::put(int n, std::uint64_t bytes) {
   storage::AppendRequest request;
   request.key = key(n);
   request.identity = identity_of({0, n});
-  request.frame = storage::AlignedBuffer(bytes);
+  request.frame = storage::FrameBuffer(bytes);
   std::ranges::copy(content, request.frame.data());
   request.frame_bytes = bytes;
   request.raw_bytes = bytes;

@@ -193,7 +193,7 @@ storage::AppendRequest Simulation::request_of(const Name& name, const State& sta
   request.key = key_of(name);
   if (version.parent) request.parent = digest_of(*version.parent);
   request.identity = identity_of(name);
-  request.frame = storage::AlignedBuffer(version.bytes);
+  request.frame = storage::FrameBuffer(version.bytes);
   std::ranges::copy(content, request.frame.data());
   request.frame_bytes = version.bytes;
   request.raw_bytes = 2 * version.bytes;

@@ -95,7 +95,7 @@ Awaited<Result<IndexEntry>> Shelf::start_put(int n, const Put& how) {
   if (how.parent) request.parent = key(*how.parent).digest;
   request.identity = identity_of(n);
   const ByteVector content = content_of(n, how.bytes);
-  request.frame = AlignedBuffer(how.bytes);
+  request.frame = FrameBuffer(how.bytes);
   std::ranges::copy(content, request.frame.data());
   request.frame_bytes = how.bytes;
   request.raw_bytes = 2 * how.bytes;
