@@ -1,6 +1,7 @@
 #include "bench/storage/blocks.h"
 
 #include <algorithm>
+#include <cstring>
 #include <future>
 #include <random>
 #include <semaphore>
@@ -61,12 +62,17 @@ BlockKey Blocks::key(NamespaceId ns, std::uint64_t number) {
 }
 
 storage::AppendRequest Blocks::put(NamespaceId ns, std::uint64_t number) const {
+  storage::AppendRequest request = put_unfilled(ns, number);
+  std::memcpy(request.frame.data(), frame_.data(), frame_.size());
+  return request;
+}
+
+storage::AppendRequest Blocks::put_unfilled(NamespaceId ns, std::uint64_t number) const {
   storage::AppendRequest request;
   request.key = key(ns, number);
   if (number % chain_blocks_ != 0) request.parent = key(ns, number - 1).digest;
   request.identity = identity_of(number);
-  request.frame = storage::AlignedBuffer(frame_.size());
-  std::ranges::copy(frame_, request.frame.data());
+  request.frame = storage::FrameBuffer(frame_.size());
   request.frame_bytes = frame_.size();
   request.raw_bytes = payload_.size();
   request.payload_xxh3 = payload_xxh3_;

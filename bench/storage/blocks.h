@@ -22,6 +22,9 @@ class Blocks {
   static BlockKey key(NamespaceId ns, std::uint64_t number);
   /// A put of block `number`, which continues `number - 1` unless it begins a chain.
   storage::AppendRequest put(NamespaceId ns, std::uint64_t number) const;
+  /// The same with a frame that holds whatever lay in its memory: making frames is the encoder's
+  /// work and no part of storing them. It can't be decoded.
+  storage::AppendRequest put_unfilled(NamespaceId ns, std::uint64_t number) const;
   /// Decodes and checks all of it: payload, identity, checksums.
   bool intact(std::uint64_t number, const storage::ReadRecord& record) const;
 
@@ -42,6 +45,6 @@ std::optional<storage::IndexEntry> find(const storage::Store& store, const Block
 Result<storage::ReadRecord> read(storage::Store& store, const BlockKey& key,
                                  const storage::IndexEntry& entry);
 
-inline constexpr int appends_max = 64;
+inline constexpr int appends_max = 256;
 
 }  // namespace kvstrata::bench
