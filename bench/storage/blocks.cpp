@@ -4,9 +4,9 @@
 #include <cstring>
 #include <future>
 #include <random>
-#include <semaphore>
 
 #include "bench/common/process.h"
+#include "bench/storage/room.h"
 #include "codec/codec.h"
 #include "storage/segment/record.h"
 
@@ -87,13 +87,13 @@ bool Blocks::intact(std::uint64_t number, const storage::ReadRecord& record) con
 
 void put_all(storage::Store& store, NamespaceId ns, const Blocks& blocks, std::uint64_t first,
              std::uint64_t end) {
-  std::counting_semaphore<appends_max> room(appends_max);
+  Room room(appends_max);
   for (std::uint64_t number = first; number < end; ++number) {
-    room.acquire();
+    room.take(1);
     must(store.append(blocks.put(ns, number),
                       [&](const Result<storage::IndexEntry>& entry) {
                         must(entry ? Status() : Status(entry.error()), "put");
-                        room.release();
+                        room.give_back();
                       }),
          "append");
   }

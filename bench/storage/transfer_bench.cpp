@@ -2,14 +2,15 @@
 
 #include <sys/resource.h>
 
+#include <array>
 #include <cstdio>
 #include <map>
 #include <random>
-#include <semaphore>
 
 #include "bench/common/process.h"
 #include "bench/storage/blocks.h"
 #include "bench/storage/fio.h"
+#include "bench/storage/room.h"
 #include "storage/segment/segment_file.h"
 
 namespace kvstrata::bench {
@@ -19,6 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t segment_bytes = 256_MiB;
 constexpr std::uint64_t chain_blocks = 16;
+// Whoever restores a prefix asks for some blocks at a time.
+constexpr unsigned reads_at_once = 4;
 
 double cpu_seconds() {
   rusage usage{};
@@ -101,32 +104,37 @@ class FullStore {
 };
 
 std::uint64_t FullStore::read_until(Clock::time_point end) {
-  std::counting_semaphore<io_depth> room(io_depth);
+  Room room(io_depth);
   std::uint64_t bytes = 0;
+  std::array<BlockKey, reads_at_once> keys;
+  std::array<std::optional<storage::IndexEntry>, reads_at_once> entries;
   while (Clock::now() < end) {
-    room.acquire();
-    const BlockKey& key = readable_[random_() % readable_.size()];
-    store_->read(key, *find(*store_, key), [&](const Result<storage::ReadRecord>& record) {
-      must(record ? Status() : Status(record.error()), "read");
-      bytes += blocks_.payload_bytes();
-      room.release();
-    });
+    for (BlockKey& key : keys) key = readable_[random_() % readable_.size()];
+    must(store_->find(keys, entries), "find");
+    room.take(reads_at_once);
+    for (unsigned i = 0; i < reads_at_once; ++i) {
+      store_->read(keys[i], *entries[i], [&](const Result<storage::ReadRecord>& record) {
+        must(record ? Status() : Status(record.error()), "read");
+        bytes += blocks_.payload_bytes();
+        room.give_back();
+      });
+    }
   }
-  for (unsigned i = 0; i < io_depth; ++i) room.acquire();
+  room.take(io_depth);
   return bytes;
 }
 
 std::uint64_t FullStore::write_until(Clock::time_point end) {
   constexpr std::uint64_t step = 64;
   const std::uint64_t first = next_;
-  std::counting_semaphore<appends_max> room(appends_max);
+  Room room(appends_max);
   while (Clock::now() < end) {
     for (std::uint64_t last = next_ + step; next_ < last; ++next_) {
-      room.acquire();
+      room.take(1);
       must(store_->append(blocks_.put_unfilled(ns_, next_),
                           [&](const Result<storage::IndexEntry>& entry) {
                             must(entry ? Status() : Status(entry.error()), "put");
-                            room.release();
+                            room.give_back();
                           }),
            "append");
     }

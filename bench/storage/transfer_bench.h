@@ -9,7 +9,7 @@ namespace kvstrata::bench {
 
 struct TransferPlan {
   std::string scratch;           ///< a directory on the disk that is measured
-  std::uint64_t segments = 17;   ///< of 256 MiB: the data set
+  std::uint64_t segments = 18;   ///< of 256 MiB: the data set and one being emptied
   std::size_t rounds = 15;       ///< in which every mover has one turn
   double seconds = 2;            ///< a turn
   double null_tolerance = 0.05;  ///< by which fio may differ from itself
