@@ -147,7 +147,7 @@ Result<Reclaimer::Progress> Reclaimer::move_away() {
   KV_ASSIGN(const bool tables_moved, move_tables(emptying_->placed));
   const Status moved = move_blocks();
   end_reads();
-  KV_TRY(moved);
+  if (!moved) return moved.error();
   if (!namespaces_moved || !tables_moved) {
     KV_TRY(commit_group());
     return set_aside();
