@@ -20,8 +20,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 constexpr std::uint64_t segment_bytes = 256_MiB;
 constexpr std::uint64_t chain_blocks = 16;
-// Whoever restores a prefix asks for some blocks at a time.
-constexpr unsigned reads_at_once = 4;
+// Whoever restores a prefix asks for some blocks at a time, and stores some.
+constexpr unsigned reads_at_once = 4, writes_at_once = 8;
 
 double cpu_seconds() {
   rusage usage{};
@@ -125,12 +125,11 @@ std::uint64_t FullStore::read_until(Clock::time_point end) {
 }
 
 std::uint64_t FullStore::write_until(Clock::time_point end) {
-  constexpr std::uint64_t step = 64;
   const std::uint64_t first = next_;
   Room room(appends_max);
   while (Clock::now() < end) {
-    for (std::uint64_t last = next_ + step; next_ < last; ++next_) {
-      room.take(1);
+    room.take(writes_at_once);
+    for (std::uint64_t last = next_ + writes_at_once; next_ < last; ++next_) {
       must(store_->append(blocks_.put_unfilled(ns_, next_),
                           [&](const Result<storage::IndexEntry>& entry) {
                             must(entry ? Status() : Status(entry.error()), "put");
