@@ -1,5 +1,5 @@
 // A FrameBuffer holds a frame on its way to disk, with room before it for the head of its record:
-// so that head and frame are one write. A disk behind a hypervisor takes a fourth longer over two.
+// so that head and frame are one write.
 //
 // Threads: plain memory. Lifetime: it must outlive the requests that use it.
 #pragma once

@@ -11,8 +11,7 @@ namespace {
 // the kernel may still write to; going on would be worse than ending.
 constexpr int wait_errors_max = 1000;
 constexpr Milliseconds drain_step{1000};
-// The kernel holds back what it is given at once until it has looked at all of it; meanwhile the
-// disk stands idle.
+// The disk begins with the first requests while those that follow are still being prepared.
 constexpr std::size_t staged_max = 2;
 }  // namespace
 

@@ -15,7 +15,7 @@ constexpr std::uint64_t move_group_bytes = 16_MiB;
 constexpr Milliseconds read_step{1000};
 // Holds and touches that arrive between plan and drop make the plan stale; it is made anew.
 constexpr int plans_max = 4;
-// What is held or touched changes while load pauses; so does a plan that old.
+// What is held or touched changes while load pauses: after so long the plan is made anew.
 constexpr Milliseconds pause_max{1000};
 
 }  // namespace
@@ -195,7 +195,7 @@ Result<ReadRecord> Reclaimer::finish(Reading& reading) {
 }
 
 Result<ReadRecord> Reclaimer::read(RecordKind kind, const BlockKey& key, const IndexEntry& entry) {
-  Reading reading{key, entry, {kind, key, entry}, {}, 0};
+  Reading reading{{kind, key, entry}, {}, 0};
   start_read(reading);
   return finish(reading);
 }
@@ -248,7 +248,7 @@ void Reclaimer::start_reads() {
   while (emptying_->unread < emptying_->keep.size() && bytes < move_group_bytes) {
     const auto& [key, entry] = emptying_->keep[emptying_->unread++];
     bytes += entry.record_bytes();
-    emptying_->readings.push_back({key, entry, {RecordKind::block, key, entry}, {}, 0});
+    emptying_->readings.push_back({{RecordKind::block, key, entry}, {}, 0});
     start_read(emptying_->readings.back());
   }
   io_.poll(0, Milliseconds(0));
@@ -276,16 +276,17 @@ Status Reclaimer::move_blocks() {
 }
 
 Result<bool> Reclaimer::move_block(Reading& reading) {
+  const BlockKey& key = reading.record.key();
+  const IndexEntry& entry = reading.record.entry();
   Result<ReadRecord> record = finish(reading);
   if (!record) {
     // What can't be read stays behind: it is dropped with the rest, or keeps the segment if it must
     // stay, for the failure may pass. Damage doesn't.
-    if (is_damage(record.error())) KV_TRY(remove_damaged(reading.key, reading.entry));
+    if (is_damage(record.error())) KV_TRY(remove_damaged(key, entry));
     return true;
   }
-  KV_ASSIGN(const bool has_room,
-            add_move(RecordKind::block, reading.key, reading.entry, std::move(*record)));
-  if (has_room) state_.interest.forget_touch(reading.key);
+  KV_ASSIGN(const bool has_room, add_move(RecordKind::block, key, entry, std::move(*record)));
+  if (has_room) state_.interest.forget_touch(key);
   return has_room;
 }
 

@@ -7,7 +7,6 @@
 
 #include <deque>
 #include <set>
-#include <span>
 #include <vector>
 
 #include "storage/group_commit.h"
@@ -51,8 +50,6 @@ class Reclaimer {
 
   /// A record on its way from disk; it stays where it is until it was finished.
   struct Reading {
-    BlockKey key;
-    IndexEntry entry;
     RecordRead record;
     Status status;
     std::size_t transfers_left = 0;

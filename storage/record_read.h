@@ -24,6 +24,8 @@ class RecordRead {
   RecordRead() = default;
   RecordRead(RecordKind kind, const BlockKey& key, const IndexEntry& entry);
 
+  const BlockKey& key() const { return key_; }
+  const IndexEntry& entry() const { return entry_; }
   const std::vector<Transfer>& transfers() const { return transfers_; }
   std::uint64_t bytes() const { return entry_.record_bytes(); }
 

@@ -256,13 +256,14 @@ Status SegmentLog::error_of(SegmentId segment) const {
 void SegmentLog::record(IndexChange& change) const {
   for (const auto& [segment, active] : active_) {
     if (!active.committing) continue;
+    const SegmentValue& known = *active.committing;
     SegmentValue& row = change.segment(segment);
-    row.state = active.committing->state;
-    row.generation = active.committing->generation;
-    row.bytes = active.committing->bytes;
-    row.tail = active.committing->tail;
-    row.order = active.committing->order;
-    row.sequence_end = active.committing->sequence_end;
+    row.state = known.state;
+    row.generation = known.generation;
+    row.bytes = known.bytes;
+    row.tail = known.tail;
+    row.order = known.order;
+    row.sequence_end = known.sequence_end;
   }
   for (const SegmentId segment : stale_open_) {
     SegmentValue& row = change.segment(segment);

@@ -36,11 +36,11 @@ struct StoreOptions {
   std::uint64_t disk_budget_bytes = 0;  ///< payload + index + logs; at least 64 MiB
   DeviceKind device = DeviceKind::automatic;
   std::uint64_t segment_bytes = 0;  ///< 0: clamp(budget / 16, 4 MiB, 256 MiB); multiple of 4096
-  std::uint64_t group_commit_bytes = std::uint64_t{8}
-                                     << 20;  ///< sync after so much; more if behind
-  Milliseconds group_commit_delay{5};        ///< or after so long
-  std::size_t read_queue_depth = 128;        ///< requests in flight; as many of the writer
-  std::size_t append_queue_max = 1024;       ///< appends not yet durable; more are `busy`
+  /// Sync after so much (after more while the disk is behind), or after so long.
+  std::uint64_t group_commit_bytes = std::uint64_t{8} << 20;
+  Milliseconds group_commit_delay{5};
+  std::size_t read_queue_depth = 128;   ///< requests in flight; as many of the writer
+  std::size_t append_queue_max = 1024;  ///< appends not yet durable; more are `busy`
   const Clock* clock = &Clock::system();
   /// Test hook: wraps every device the store opens (fault injection). May be empty.
   std::function<std::unique_ptr<Device>(std::unique_ptr<Device>)> wrap_device;
