@@ -1,7 +1,5 @@
 #include "storage/reader.h"
 
-#include <algorithm>
-
 #include "storage/index_change.h"
 
 namespace kvstrata::storage {
@@ -13,9 +11,6 @@ constexpr std::uint64_t bytes_in_flight_max = 256_MiB;
 constexpr int follows_max = 8;
 // While reads are in flight new ones wait at most this long to join them.
 constexpr Milliseconds join_step{1};
-// With many reads in flight the thread wakes when one of so many has ended, or after join_step.
-// That saves a few hundredths of a read's CPU time.
-constexpr std::size_t in_flight_a_wake = 8;
 
 std::vector<RecordLocation> extents_of(const IndexEntry& entry) {
   std::vector<RecordLocation> extents{entry.where};
@@ -77,9 +72,7 @@ void Reader::run() {
       waiting_.pop_front();
       begin(job);
     }
-    if (const std::size_t reads = io_.in_flight(); reads > 0) {
-      io_.poll(std::max<std::size_t>(1, reads / in_flight_a_wake), join_step);
-    }
+    if (io_.in_flight() > 0) io_.poll(1, join_step);
     for (const JobPtr& job : std::exchange(ended_, {})) end(job);
   }
 }

@@ -1,5 +1,8 @@
 #include "storage/device/frame_memory.h"
 
+#include <sys/mman.h>
+
+#include <algorithm>
 #include <bit>
 #include <cstdlib>
 
@@ -24,22 +27,21 @@ namespace kvstrata::storage {
 
 namespace {
 
-constexpr int least_power = std::countr_zero(FrameMemory::kept_bytes_min);
+constexpr std::uint64_t huge_page_bytes = 2_MiB;
 
-bool is_kept(std::uint64_t bytes) {
-  return bytes >= FrameMemory::kept_bytes_min && bytes <= FrameMemory::kept_bytes_max;
-}
-
-// The sizes are 4/4, 5/4, 6/4 and 7/4 of each power of two.
-std::size_t size_index(std::uint64_t bytes) {
-  const int power = 63 - std::countl_zero(bytes);
-  const std::uint64_t quarter = std::uint64_t{1} << (power - 2);
-  const std::uint64_t quarters = (bytes + quarter - 1) / quarter;  // 4 to 8
-  return static_cast<std::size_t>(4 * (power - least_power)) + quarters - 4;
-}
-
-std::uint64_t size_at(std::size_t index) {
-  return (4 + index % 4) << (static_cast<std::size_t>(least_power) - 2 + index / 4);
+// Nothing is backed by memory before it is touched. Null: no room.
+std::byte* map_pool(std::uint64_t bytes) {
+  const std::uint64_t mapped_bytes = bytes + huge_page_bytes;  // room to align
+  void* const mapped = mmap(nullptr, mapped_bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (mapped == MAP_FAILED) return nullptr;
+  const auto address = reinterpret_cast<std::uintptr_t>(mapped);
+  const std::uint64_t before = round_up(address, huge_page_bytes) - address;
+  auto* const pool = static_cast<std::byte*>(mapped) + before;
+  if (before > 0) munmap(mapped, before);
+  if (before < huge_page_bytes) munmap(pool + bytes, huge_page_bytes - before);
+  (void)madvise(pool, bytes, MADV_HUGEPAGE);  // small pages do as well, slower
+  return pool;
 }
 
 }  // namespace
@@ -49,57 +51,104 @@ FrameMemory& FrameMemory::instance() {
   return *memory;
 }
 
+FrameMemory::FrameMemory() : pool_(map_pool(pool_bytes)) {
+  if (pool_ != nullptr) ASAN_POISON_MEMORY_REGION(pool_, pool_bytes);
+}
+
 FrameMemory::~FrameMemory() {
-  while (kept_bytes_ > 0) free_oldest();
+  if (pool_ == nullptr) return;
+  ASAN_UNPOISON_MEMORY_REGION(pool_, pool_bytes);
+  munmap(pool_, pool_bytes);
 }
 
 std::byte* FrameMemory::take(std::uint64_t bytes) {
-  std::uint64_t size = round_up(bytes, io_alignment);
-  if (is_kept(size)) {
-    const std::size_t index = size_index(size);
-    size = size_at(index);
-    const std::lock_guard lock(mutex_);
-    if (auto& kept = kept_[index]; !kept.empty()) {
-      std::byte* memory = kept.back().memory;
-      kept.pop_back();
-      kept_bytes_ -= size;
-      ASAN_UNPOISON_MEMORY_REGION(memory, size);
-      return memory;
-    }
+  bytes = round_up(bytes, io_alignment);
+  if (bytes >= pooled_bytes_min && bytes <= pooled_bytes_max && pool_ != nullptr) {
+    const std::size_t units = (bytes + unit_bytes - 1) / unit_bytes;
+    if (std::byte* memory = take_pooled(units, bytes); memory != nullptr) return memory;
   }
-  return static_cast<std::byte*>(std::aligned_alloc(io_alignment, size));
+  return static_cast<std::byte*>(std::aligned_alloc(io_alignment, bytes));
+}
+
+std::byte* FrameMemory::take_pooled(std::size_t units, std::uint64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  const std::size_t first = find_free(units);
+  if (first == unit_count) return nullptr;
+  mark(true, first, units);
+  used_units_ += units;
+  touched_units_ = std::max(touched_units_, first + units);
+  std::byte* const memory = pool_ + first * unit_bytes;
+  ASAN_UNPOISON_MEMORY_REGION(memory, bytes);
+  static_cast<void>(bytes);
+  return memory;
 }
 
 void FrameMemory::give_back(std::byte* memory, std::uint64_t bytes) {
-  bytes = round_up(bytes, io_alignment);
-  if (!is_kept(bytes)) {
+  if (!pooled(memory)) {
     std::free(memory);
     return;
   }
-  const std::size_t index = size_index(bytes);
+  const std::size_t units = (round_up(bytes, io_alignment) + unit_bytes - 1) / unit_bytes;
   const std::lock_guard lock(mutex_);
-  kept_[index].push_back({memory, next_number_++});
-  kept_bytes_ += size_at(index);
-  ASAN_POISON_MEMORY_REGION(memory, size_at(index));
-  while (kept_bytes_ > total_bytes_max) free_oldest();
+  ASAN_POISON_MEMORY_REGION(memory, units * unit_bytes);
+  mark(false, static_cast<std::size_t>(memory - pool_) / unit_bytes, units);
+  used_units_ -= units;
+  if (used_units_ == 0) release_idle();
 }
 
-void FrameMemory::free_oldest() {
-  std::size_t oldest = size_count;
-  for (std::size_t i = 0; i < size_count; ++i) {
-    if (kept_[i].empty()) continue;
-    if (oldest == size_count || kept_[i].front().number < kept_[oldest].front().number) oldest = i;
+bool FrameMemory::pooled(const std::byte* memory) const {
+  return pool_ != nullptr && memory >= pool_ && memory < pool_ + pool_bytes;
+}
+
+// The first place with room, so that as little of the pool as possible is ever touched; unit_count:
+// there is none.
+std::size_t FrameMemory::find_free(std::size_t units) const {
+  std::size_t first = next(false, 0);
+  while (first + units <= unit_count) {
+    const std::size_t end = next(true, first);
+    if (end - first >= units) return first;
+    first = next(false, end);
   }
-  std::byte* memory = kept_[oldest].front().memory;
-  kept_[oldest].pop_front();
-  kept_bytes_ -= size_at(oldest);
-  ASAN_UNPOISON_MEMORY_REGION(memory, size_at(oldest));
-  std::free(memory);
+  return unit_count;
 }
 
-std::uint64_t FrameMemory::kept_bytes() const {
+// The first unit at `from` or behind it that is in use, or is not.
+std::size_t FrameMemory::next(bool used, std::size_t from) const {
+  for (std::size_t unit = from; unit < unit_count;) {
+    const std::uint64_t bits = used ? used_[unit / word_bits] : ~used_[unit / word_bits];
+    const std::uint64_t rest = bits >> (unit % word_bits);
+    if (rest != 0) return unit + static_cast<std::size_t>(std::countr_zero(rest));
+    unit = (unit / word_bits + 1) * word_bits;
+  }
+  return unit_count;
+}
+
+void FrameMemory::mark(bool used, std::size_t first, std::size_t units) {
+  for (std::size_t unit = first; unit < first + units; ++unit) {
+    const std::uint64_t bit = std::uint64_t{1} << (unit % word_bits);
+    if (used) {
+      used_[unit / word_bits] |= bit;
+    } else {
+      used_[unit / word_bits] &= ~bit;
+    }
+  }
+}
+
+void FrameMemory::release_idle() {
+  constexpr std::size_t idle_units = idle_bytes / unit_bytes;
+  if (touched_units_ <= idle_units) return;
+  (void)madvise(pool_ + idle_bytes, touched_units_ * unit_bytes - idle_bytes, MADV_DONTNEED);
+  touched_units_ = idle_units;
+}
+
+std::uint64_t FrameMemory::used_bytes() const {
   const std::lock_guard lock(mutex_);
-  return kept_bytes_;
+  return used_units_ * unit_bytes;
+}
+
+std::uint64_t FrameMemory::touched_bytes() const {
+  const std::lock_guard lock(mutex_);
+  return touched_units_ * unit_bytes;
 }
 
 }  // namespace kvstrata::storage

@@ -1,6 +1,7 @@
-// FrameMemory is where buffers of frames come from and go back to. Megabytes fresh from the kernel
-// cost a fault and a zeroed page every 4 KiB, which is several times what reading them from disk
-// costs; so a few freed buffers are kept, as they are, for the next ones.
+// FrameMemory is where buffers of frames come from and go back to: a pool in huge pages that stays
+// mapped. Megabytes fresh from the kernel cost a fault and a zeroed page every 4 KiB, several times
+// what reading them from disk costs; and of a direct transfer's own cost a third is pinning pages
+// of 4 KiB, one by one.
 //
 // Threads: safe from any. Lifetime: that of the process is never destroyed, for buffers may outlive
 // every static object.
@@ -9,19 +10,19 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <mutex>
 
 namespace kvstrata::storage {
 
 class FrameMemory {
  public:
-  /// Smaller buffers are left to malloc, larger ones are rare.
-  static constexpr std::uint64_t kept_bytes_min = 64U << 10, kept_bytes_max = 32U << 20;
-  /// Of all buffers that are kept; the ones unused for longest go first.
-  static constexpr std::uint64_t total_bytes_max = 128U << 20;
+  /// Smaller buffers are left to malloc, larger ones are rare. So is what the pool has no room for.
+  static constexpr std::uint64_t pooled_bytes_min = 64U << 10, pooled_bytes_max = 32U << 20;
+  static constexpr std::uint64_t pool_bytes = 256U << 20;
+  /// When no buffer is in use, the kernel gets back what the pool has touched beyond this.
+  static constexpr std::uint64_t idle_bytes = 128U << 20;
 
-  FrameMemory() = default;
+  FrameMemory();
   ~FrameMemory();
   FrameMemory(const FrameMemory&) = delete;
   FrameMemory& operator=(const FrameMemory&) = delete;
@@ -33,22 +34,29 @@ class FrameMemory {
   std::byte* take(std::uint64_t bytes);
   /// `bytes` as given to take().
   void give_back(std::byte* memory, std::uint64_t bytes);
-  std::uint64_t kept_bytes() const;
+
+  /// Of the pool: in buffers that are in use.
+  std::uint64_t used_bytes() const;
+  /// Of the pool: up to the last byte that was in use since the kernel got memory back.
+  std::uint64_t touched_bytes() const;
+  bool pooled(const std::byte* memory) const;
 
  private:
-  // Four sizes for each power of two, so that a buffer is at most a quarter too large.
-  static constexpr std::size_t size_count = 4 * 9 + 1;
-  struct Kept {
-    std::byte* memory = nullptr;
-    std::uint64_t number = 0;  // rises with each one given back
-  };
+  static constexpr std::uint64_t unit_bytes = 32U << 10;
+  static constexpr std::size_t unit_count = pool_bytes / unit_bytes;
+  static constexpr std::size_t word_bits = 64;
 
-  void free_oldest();
+  std::byte* take_pooled(std::size_t units, std::uint64_t bytes);
+  std::size_t find_free(std::size_t units) const;
+  std::size_t next(bool used, std::size_t from) const;
+  void mark(bool used, std::size_t first, std::size_t units);
+  void release_idle();
 
+  std::byte* pool_ = nullptr;  // null: the kernel gave no room for it
   mutable std::mutex mutex_;
-  std::array<std::deque<Kept>, size_count> kept_;  // of each size, the oldest in front
-  std::uint64_t kept_bytes_ = 0;
-  std::uint64_t next_number_ = 0;
+  std::array<std::uint64_t, unit_count / word_bits> used_{};  // a bit a unit
+  std::size_t used_units_ = 0;
+  std::size_t touched_units_ = 0;
 };
 
 }  // namespace kvstrata::storage
