@@ -1,6 +1,7 @@
 #include "storage/health.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kvstrata::storage {
 
@@ -12,12 +13,19 @@ void Health::failed(const Error& error) {
   delay_ = std::clamp(2 * delay_, retry_delay_min, retry_delay_max);
   retry_at_ = now + delay_;
   error_ = error;
+  probe_due_ = true;
 }
 
 void Health::succeeded() {
   const std::lock_guard lock(mutex_);
   error_.reset();
   delay_ = Milliseconds(0);
+}
+
+bool Health::take_probe() {
+  const std::lock_guard lock(mutex_);
+  if (!error_ || clock_.now() < retry_at_) return false;
+  return std::exchange(probe_due_, false);
 }
 
 std::optional<Error> Health::refusal() const {

@@ -1,5 +1,6 @@
 // Health decides whether the store takes appends: after a failure it refuses them for a while,
-// longer after each failure in a row, then lets one try through.
+// longer after each failure in a row, then lets one look at the disk (storage/readmission.h) and,
+// if that went well, appends through.
 //
 // Threads: safe from any. Time is monotonic and comes from the Clock.
 #pragma once
@@ -23,6 +24,8 @@ class Health {
   /// Writing failed; further attempts are refused for the present delay.
   void failed(const Error& error);
   void succeeded();
+  /// Whether whoever asks is to look if the disk may be trusted again: true once after each delay.
+  bool take_probe();
   /// Why an append is refused right now; nothing if it may be tried.
   std::optional<Error> refusal() const;
   /// The reason of the last failure, until a success; empty: healthy.
@@ -34,6 +37,7 @@ class Health {
   std::optional<Error> error_;
   MonotonicTime retry_at_{};
   Milliseconds delay_{0};
+  bool probe_due_ = false;
 };
 
 }  // namespace kvstrata::storage

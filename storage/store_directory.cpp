@@ -181,6 +181,57 @@ std::string hex_of(const StoreId& id) {
   return text;
 }
 
+namespace {
+
+/// Which file, on which file system, through which mount.
+struct FilePlace {
+  std::uint64_t inode = 0, mount = 0;
+  std::uint32_t device_major = 0, device_minor = 0;
+
+  friend bool operator==(const FilePlace&, const FilePlace&) = default;
+};
+
+Result<FilePlace> place_of(int directory_fd, const std::string& path, int flags) {
+  struct statx state = {};
+  if (statx(directory_fd, path.c_str(), flags, STATX_INO | STATX_MNT_ID, &state) != 0) {
+    return error_from_errno(errno, "looking for the store's lock file");
+  }
+  // Kernels before 5.8 don't tell the mount.
+  const std::uint64_t mount = (state.stx_mask & STATX_MNT_ID) != 0 ? state.stx_mnt_id : 0;
+  return FilePlace{state.stx_ino, mount, state.stx_dev_major, state.stx_dev_minor};
+}
+
+}  // namespace
+
+Status StoreDirectory::check_in_place() const {
+  const auto unavailable = [&](const std::string& what) {
+    return Error(ErrorKind::unavailable, what);
+  };
+  const std::string path = path_ + "/identity";
+  const OwnedFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (fd.get() < 0) {
+    const int error_number = errno;
+    if (error_number != ENOENT && error_number != ENOTDIR) {
+      return error_from_errno(error_number, "opening " + path);
+    }
+    return unavailable("the store is no longer at " + path_ +
+                       " (unmounted or moved?); bring it back there, or restart kvstratad to begin "
+                       "a new one");
+  }
+  KV_ASSIGN(const std::string text, read_small_file(fd.get(), path));
+  KV_ASSIGN(const StoreId id, parse_identity(text, path));
+  if (id != id_) {
+    return unavailable("another store (" + hex_of(id) + ") lies at " + path_ + " now, not " +
+                       hex_of(id_) + "; bring that back, or restart kvstratad to use the other");
+  }
+  KV_ASSIGN(const FilePlace held, place_of(lock_.get(), "", AT_EMPTY_PATH));
+  const Result<FilePlace> there = place_of(AT_FDCWD, path_ + "/lock", 0);
+  if (there && *there == held) return {};
+  return unavailable("the store at " + path_ +
+                     " is a copy, or was mounted anew since it was opened; restart kvstratad to "
+                     "use it");
+}
+
 std::string StoreDirectory::id_hex() const {
   return hex_of(id_);
 }

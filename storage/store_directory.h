@@ -41,6 +41,9 @@ class StoreDirectory {
   std::string index_path() const { return path_ + "/index"; }
   const StoreId& id() const { return id_; }
   std::string id_hex() const;
+  /// Whether path() still leads to this store on the file system it was opened on: not to an empty
+  /// mount point, another store, or the same one mounted anew. `unavailable` says what is there.
+  Status check_in_place() const;
 
  private:
   StoreDirectory(std::string path, OwnedFd lock) : path_(std::move(path)), lock_(std::move(lock)) {}

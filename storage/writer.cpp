@@ -25,7 +25,8 @@ Writer::Writer(StoreState& state, AppendQueue& queue, std::unique_ptr<Device> de
       io_(*device_),
       log_(state, *device_, io_, std::move(aside)),
       group_(state, log_, io_, queue),
-      reclaimer_(state, log_, group_, io_, queue, std::move(forget_file)) {}
+      reclaimer_(state, log_, group_, io_, queue, std::move(forget_file)),
+      readmission_(state, *device_, io_, log_.files()) {}
 
 Writer::~Writer() {
   stop();
@@ -71,6 +72,13 @@ void Writer::run() {
 Status Writer::recover_index() {
   const Result<IndexChange> change = IndexChange::begin(state_);
   return change ? Status() : change.error();
+}
+
+Status Writer::readmit_disk() {
+  if (!state_.health.take_probe()) return {};
+  Status status = readmission_.check();
+  if (!status) state_.health.failed(status.error());
+  return status;
 }
 
 MonotonicTime Writer::next_deadline() const {
@@ -129,6 +137,7 @@ std::optional<Result<IndexEntry>> Writer::settle_early(const Append& append) {
   }
   if (const auto refusal = state_.health.refusal()) return Result<IndexEntry>(*refusal);
   if (Status ready = recover_index(); !ready) return Result<IndexEntry>(ready.error());
+  if (Status admitted = readmit_disk(); !admitted) return Result<IndexEntry>(admitted.error());
   if (append.kind != RecordKind::block) return std::nullopt;
   Result<std::optional<IndexEntry>> existing = state_.index.find(append.request.key);
   if (!existing) return Result<IndexEntry>(existing.error());

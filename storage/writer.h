@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "storage/group_commit.h"
+#include "storage/readmission.h"
 #include "storage/reclaim.h"
 
 namespace kvstrata::storage {
@@ -29,6 +30,7 @@ class Writer {
  private:
   void run();
   Status recover_index();
+  Status readmit_disk();
   void do_errands();
   void remove_expired();
   MonotonicTime next_deadline() const;
@@ -54,6 +56,7 @@ class Writer {
   SegmentLog log_;
   GroupCommit group_;
   Reclaimer reclaimer_;
+  Readmission readmission_;
   std::deque<AppendPtr> taken_;  // from the queue, not begun
   bool may_write_ahead_ = false;
   std::optional<SegmentId> reclaimed_for_;  // the open segment when reclaim_ahead() was last done

@@ -1,0 +1,102 @@
+#include "storage/readmission.h"
+
+#include <algorithm>
+
+namespace kvstrata::storage {
+
+namespace {
+
+constexpr std::size_t segments_max = 4;
+constexpr std::size_t samples_a_segment = 2;
+constexpr std::uint64_t sample_bytes_max = 8_MiB;
+constexpr Milliseconds read_step{1000};
+
+// One record may have rotten by itself; that is found, and removed, by whoever reads it.
+constexpr int wrong_max = 1;
+
+}  // namespace
+
+Status Readmission::check() {
+  KV_TRY(state_.directory.check_in_place());
+  return check_content();
+}
+
+// Wrong bytes never reach a client, for every read is checked; what must not happen is that new
+// blocks are trusted to a disk that does not keep them.
+Status Readmission::check_content() {
+  KV_ASSIGN(const std::vector<Sample> all, samples());
+  int wrong = 0;
+  for (const Sample& sample : all) {
+    KV_ASSIGN(const Finding finding, look_at(sample));
+    if (finding == Finding::intact) return {};
+    wrong += finding == Finding::wrong ? 1 : 0;
+  }
+  if (wrong <= wrong_max) return {};
+  return Error(ErrorKind::unavailable,
+               "the disk does not give back what was written and synced (" + std::to_string(wrong) +
+                   " records of " + state_.directory.segments_path() +
+                   " were read, none is intact); look at the drive, then restart kvstratad");
+}
+
+// Of the segments written last, for a disk that was rolled back lost these.
+Result<std::vector<Readmission::Sample>> Readmission::samples() const {
+  std::vector<SegmentTable::Row> rows = state_.segments.rows();
+  std::erase_if(rows, [](const SegmentTable::Row& row) {
+    return row.second.live_blocks == 0 || row.second.state == SegmentState::lost;
+  });
+  std::ranges::sort(rows, std::greater(),
+                    [](const SegmentTable::Row& row) { return row.second.order; });
+  if (rows.size() > segments_max) rows.resize(segments_max);
+  std::vector<Sample> all;
+  for (const auto& [segment, row] : rows) {
+    KV_ASSIGN(const std::vector<PlacedRecord> placed, state_.index.placements(segment));
+    KV_ASSIGN(auto blocks, state_.index.live_blocks(placed, segment, row.generation));
+    std::erase_if(blocks, [](const Sample& block) {
+      return block.second.record_bytes() > sample_bytes_max;
+    });
+    const std::size_t count = std::min(blocks.size(), samples_a_segment);
+    all.insert(all.end(), blocks.end() - static_cast<std::ptrdiff_t>(count), blocks.end());
+  }
+  return all;
+}
+
+Result<Readmission::Finding> Readmission::look_at(const Sample& sample) {
+  const auto& [key, entry] = sample;
+  RecordRead read(RecordKind::block, key, entry);
+  KV_ASSIGN(const bool there, fetch(read));
+  if (!there) return Finding::gone;
+  if (read.finish(true)) return Finding::intact;
+  // Others may have removed the block while it was read.
+  KV_ASSIGN(const std::optional<IndexEntry> now, state_.index.find(key));
+  return now && now->where == entry.where ? Finding::wrong : Finding::gone;
+}
+
+// False: a file of it is gone or cut. That takes the segment's blocks, and nothing else.
+Result<bool> Readmission::fetch(const RecordRead& read) {
+  for (const RecordRead::Transfer& transfer : read.transfers()) {
+    Result<FileHandle> file = files_.open(transfer.segment);
+    if (file) {
+      std::optional<Status> ended;
+      files_.begin_use(transfer.segment);
+      io_.add({IoOperation::read, *file, transfer.offset, transfer.buffer, transfer.bytes, 0},
+              [&](const Status& status) { ended = status; });
+      while (!ended) io_.poll(1, read_step);
+      files_.end_use(transfer.segment);
+      if (!*ended) file = ended->error();
+    }
+    if (file) continue;
+    if (!is_lost(transfer)) return file.error();
+    state_.errands.add_lost(transfer.segment);
+    return false;
+  }
+  return true;
+}
+
+bool Readmission::is_lost(const RecordRead::Transfer& transfer) {
+  const Result<FileHandle> file = files_.open(transfer.segment);
+  if (!file) return file.error().kind() == ErrorKind::not_found;
+  const Result<std::uint64_t> size = device_.size(*file);
+  return size && *size < transfer.offset + transfer.bytes;
+}
+
+}  // namespace kvstrata::storage

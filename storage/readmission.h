@@ -1,0 +1,42 @@
+// A Readmission decides whether a disk that failed may take blocks again. Between the failure and
+// now it may have been pulled, mounted anew, rolled back or replaced by an empty mount point, so it
+// must be the same store in the same place, and give back bytes that were written to it and synced.
+//
+// Threads: the writer's.
+#pragma once
+
+#include <vector>
+
+#include "storage/index_entry.h"
+#include "storage/io_queue.h"
+#include "storage/record_read.h"
+#include "storage/segment_files.h"
+#include "storage/store_state.h"
+
+namespace kvstrata::storage {
+
+class Readmission {
+ public:
+  Readmission(StoreState& state, Device& device, IoQueue& io, SegmentFiles& files)
+      : state_(state), device_(device), io_(io), files_(files) {}
+
+  /// ok, or why the disk stays out: `unavailable`, or the error of a read.
+  Status check();
+
+ private:
+  using Sample = std::pair<BlockKey, IndexEntry>;
+  enum class Finding { intact, wrong, gone };
+
+  Status check_content();
+  Result<std::vector<Sample>> samples() const;
+  Result<Finding> look_at(const Sample& sample);
+  Result<bool> fetch(const RecordRead& read);
+  bool is_lost(const RecordRead::Transfer& transfer);
+
+  StoreState& state_;
+  Device& device_;
+  IoQueue& io_;
+  SegmentFiles& files_;
+};
+
+}  // namespace kvstrata::storage
