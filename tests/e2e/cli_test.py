@@ -143,6 +143,21 @@ class CommandLine(unittest.TestCase):
         self.assertIn("counters.lookups", self.ok("stats"))
         checks = json.loads(self.ok("doctor", "--json"))
         self.assertIn("answers", next(c["finding"] for c in checks if c["name"] == "daemon"))
+        self.assertIn("no errors", next(c["finding"] for c in checks if c["name"] == "disk tier"))
+
+    def test_doctor_tells_of_a_store_in_memory_and_of_a_lost_index(self):
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as data:
+            def finding(name):
+                checks = json.loads(self.ok("doctor", "--json", "--data", data))
+                return next(c for c in checks if c["name"] == name)
+            self.assertEqual(finding("file system")["level"], "limited")
+            self.assertEqual(finding("lost index")["level"], "ok")
+            pathlib.Path(data, "identity").write_text("x")
+            aside = pathlib.Path(data, "index.bad-1700000000000")
+            aside.mkdir()
+            (aside / "CURRENT").write_bytes(b"x" * 10_000)
+            self.assertEqual(finding("lost index")["level"], "limited")
+            self.assertIn("kvstrata recover", finding("lost index")["remedy"])
 
     def test_ls_inspect_verify_clear_see_the_same_block(self):
         self.ok("put", "seen", "-", "--durable", "--space", "four", given=b"x" * 5000)

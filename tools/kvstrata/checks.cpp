@@ -12,6 +12,7 @@
 #include "hostmem/device_arena.h"
 #include "storage/device/device.h"
 #include "tools/kvstrata/connect.h"
+#include "tools/kvstrata/disk_checks.h"
 #include "tools/kvstrata/output.h"
 
 namespace kvstrata::cli {
@@ -31,16 +32,18 @@ std::string limit_text(rlim_t limit) {
   return limit == RLIM_INFINITY ? "unlimited" : human_bytes(limit);
 }
 
-Check check_daemon(const Target& target) {
+void check_daemon(const Target& target, std::vector<Check>& checks) {
   auto client = connect(target);
-  if (client) {
-    return {"daemon", Level::good,
-            client->server().server + " answers at " + address_of(target) + ", tenant " +
-                client->server().tenant,
-            ""};
+  if (!client) {
+    checks.push_back({"daemon", Level::limited, "none answers at " + address_of(target),
+                      "start one with `kvstrata serve`, or name its socket with --socket"});
+    return;
   }
-  return {"daemon", Level::limited, "none answers at " + address_of(target),
-          "start one with `kvstrata serve`, or name its socket with --socket"};
+  checks.push_back({"daemon", Level::good,
+                    client->server().server + " answers at " + address_of(target) + ", tenant " +
+                        client->server().tenant,
+                    ""});
+  checks.push_back(check_disk_tier(*client));
 }
 
 // The directory the data would live in, or the nearest one above it that exists.
@@ -131,6 +134,17 @@ Check check_huge_pages() {
                   "/sys/kernel/mm/transparent_hugepage/shmem_enabled` saves page faults"};
 }
 
+Check check_frame_pages() {
+  const std::string text = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
+  const bool is_on = text.find("[madvise]") != std::string::npos ||
+                     text.find("[always]") != std::string::npos;
+  return {"I/O buffers", is_on ? Level::good : Level::limited,
+          is_on ? "in huge pages" : "in pages of 4 KiB",
+          is_on ? ""
+                : "works, but disk I/O costs several times the CPU time; `echo madvise > "
+                  "/sys/kernel/mm/transparent_hugepage/enabled`"};
+}
+
 Check check_simd() {
   switch (codec::best_simd_level()) {
     case codec::SimdLevel::avx512: return {"SIMD", Level::good, "AVX-512", ""};
@@ -155,7 +169,8 @@ std::vector<Check> check_machine(const DoctorOptions& options) {
   wanted.store.directory = options.data_directory;
   const daemon::Environment machine = daemon::Environment::of_process();
   const auto config = daemon::resolve(wanted, machine);
-  std::vector<Check> checks = {check_daemon(options.target)};
+  std::vector<Check> checks;
+  check_daemon(options.target, checks);
   if (!config) {
     checks.push_back(
         {"defaults", Level::bad, config.error().message(), "write a configuration file"});
@@ -164,11 +179,16 @@ std::vector<Check> check_machine(const DoctorOptions& options) {
   const std::string& directory = config->store.directory;
   checks.push_back(check_writable(directory));
   checks.push_back(check_space(directory));
+  const std::string place = existing(directory);
+  checks.push_back(check_file_system(place));
+  checks.push_back(check_drive(place));
+  checks.push_back(check_left_aside(directory));
   checks.push_back(check_device(directory));
   checks.push_back(check_memory(config->memory.host_bytes, machine));
   checks.push_back(check_memlock(config->memory.host_bytes));
   checks.push_back(check_files());
   checks.push_back(check_huge_pages());
+  checks.push_back(check_frame_pages());
   checks.push_back(check_simd());
   checks.push_back(check_gpu());
   return checks;
