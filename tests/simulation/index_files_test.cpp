@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <cerrno>
+#include <filesystem>
 
 #include "tests/simulation/kit.h"
 
@@ -88,6 +89,27 @@ TEST_CASE("After index writes that found no space the index is written and opene
       }
     }
   }
+}
+
+TEST_CASE("An index that failed is not opened anew where its store no longer is") {
+  const Place place;
+  Bench bench(place, 1);
+  REQUIRE(bench.start());
+  REQUIRE(bench.put(1).ok());
+  bench.machine.index().plan({Operation::append, 1, false, EIO, false});
+  REQUIRE_FALSE(bench.put(2).ok());
+  const std::string directory = place.store();
+  std::filesystem::rename(directory, directory + ".elsewhere");
+  bench.machine.clock().advance(Milliseconds(600'000));
+  const auto refused = bench.put(3);
+  REQUIRE_FALSE(refused.ok());
+  CHECK(refused.error().kind() == ErrorKind::unavailable);
+  CHECK_FALSE(std::filesystem::exists(directory));
+  std::filesystem::rename(directory + ".elsewhere", directory);
+  bench.machine.clock().advance(Milliseconds(600'000));
+  CHECK(bench.put(4).ok());
+  CHECK(bench.get(1) == Answer::intact);
+  CHECK(bench.get(4) == Answer::intact);
 }
 
 }  // namespace kvstrata::simulation

@@ -1,8 +1,16 @@
-"""tools/dev fuzz: runs the fuzz targets under libFuzzer with the address sanitizer."""
+"""tools/dev fuzz: runs the fuzz targets under libFuzzer with the address sanitizer.
+
+Each parser of bytes from outside is a target: what comes over sockets (wire_*), from disk (segment_*,
+frame, index_value), through shared memory (chunk_view) and from people (config). With --keep the
+inputs that reached something new are boiled down and kept in tests/fuzz/corpus, where each run and
+each test begins. FILE gets one flat object: fuzz_targets, fuzz_seconds, fuzz_findings, and
+TARGET_inputs, TARGET_edges of each target.
+"""
 
 import json
 import pathlib
 import re
+import shutil
 
 import arguments
 import builds
@@ -11,11 +19,15 @@ from steps import StepFailed, run as run_step, say
 
 HELP = "run the fuzz targets of tests/fuzz for a while each"
 CORPORA = BUILD / "fuzz"
+KEPT = ROOT / "tests" / "fuzz" / "corpus"
+KEPT_BYTES_MAX = 10_000  # of each target; the repository has room for 100 KB
 
 
 def add_arguments(parser) -> None:
     parser.add_argument("targets", nargs="*", metavar="TARGET", help="all unless named")
     parser.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
+    parser.add_argument("--keep", action="store_true",
+                        help="keep inputs that reach something new in tests/fuzz/corpus")
     arguments.add_json(parser)
 
 
@@ -38,7 +50,7 @@ def figures(log: str) -> dict:
 def fuzz_one(name: str, program: pathlib.Path, build: builds.Build, seconds: int) -> dict:
     corpus = CORPORA / name / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
-    seeds = ROOT / "tests" / "fuzz" / "corpus" / name
+    seeds = KEPT / name
     command = [program, f"-max_total_time={seconds}", "-print_final_stats=1", "-timeout=20",
                f"-artifact_prefix={CORPORA / name}/", corpus, *([seeds] if seeds.is_dir() else [])]
     step = f"fuzz {name}"
@@ -48,6 +60,33 @@ def fuzz_one(name: str, program: pathlib.Path, build: builds.Build, seconds: int
     say(f"{step}: {result['inputs']} inputs, {result['edges']} edges"
         + ("" if code == 0 else f", FAILED: the input is in build/fuzz/{name}/"))
     return result
+
+
+def keep(name: str, program: pathlib.Path, build: builds.Build) -> None:
+    """Replaces the target's kept corpus by the smallest inputs that reach what is known."""
+    merged = CORPORA / name / "merged"
+    shutil.rmtree(merged, ignore_errors=True)
+    merged.mkdir(parents=True)
+    known = [folder for folder in (KEPT / name, CORPORA / name / "corpus") if folder.is_dir()]
+    run_step(f"merge {name}", [program, "-merge=1", merged, *known],
+             env=builds.sanitizer_environment(build))
+    shutil.rmtree(KEPT / name, ignore_errors=True)
+    (KEPT / name).mkdir(parents=True)
+    room = KEPT_BYTES_MAX
+    for path in sorted(merged.iterdir(), key=lambda path: (path.stat().st_size, path.name)):
+        room -= path.stat().st_size
+        if room < 0:
+            break
+        shutil.copy(path, KEPT / name / path.name[:16])  # named by its hash
+
+
+def flat(results: list[dict], seconds: int) -> dict[str, int]:
+    figures = {"fuzz_targets": len(results), "fuzz_seconds": seconds,
+               "fuzz_findings": sum(not result["ok"] for result in results)}
+    for result in results:
+        figures[f"{result['target']}_inputs"] = result["inputs"]
+        figures[f"{result['target']}_edges"] = result["edges"]
+    return figures
 
 
 def run(options) -> int:
@@ -61,8 +100,11 @@ def run(options) -> int:
     chosen = options.targets or list(known)
     builds.compile(build, [known[name].relative_to(build.directory) for name in chosen])
     results = [fuzz_one(name, known[name], build, options.seconds) for name in chosen]
+    if options.keep:
+        for name in chosen:
+            keep(name, known[name], build)
     if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n")
+        options.json.write_text(json.dumps(flat(results, options.seconds), indent=1) + "\n")
     failed = sum(not result["ok"] for result in results)
     print(f"fuzz: {len(results) - failed} targets clean, {failed} failed", flush=True)
     return 1 if failed else 0
