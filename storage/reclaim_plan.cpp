@@ -23,8 +23,8 @@ class Planner {
   void keep_with_ancestors(std::size_t i);
   bool keep_if_it_fits(std::size_t i);
   Result<std::vector<bool>> have_child_elsewhere() const;
-  Status promote_ancestors_of_musts();
-  Status give_up_orphans();
+  void promote_ancestors_of_musts(const std::vector<KeyedEntry>& behind);
+  void give_up_orphans(const std::vector<KeyedEntry>& behind);
   ReclaimPlan in_order() const;
   std::vector<BlockKey> not_kept() const;
 
@@ -78,8 +78,8 @@ std::vector<BlockKey> Planner::not_kept() const {
 }
 
 // A block that must stay somewhere behind a block here keeps that one too: it is of no use without.
-Status Planner::promote_ancestors_of_musts() {
-  KV_ASSIGN(const std::vector<KeyedEntry> behind, with_descendants(index_, not_kept()));
+// `behind`: what isn't kept, and all that continues it.
+void Planner::promote_ancestors_of_musts(const std::vector<KeyedEntry>& behind) {
   std::unordered_map<BlockKey, const IndexEntry*> entries;
   for (const auto& [key, entry] : behind) entries[key] = &entry;
   for (const auto& [key, entry] : behind) {
@@ -95,18 +95,28 @@ Status Planner::promote_ancestors_of_musts() {
       at.digest = *found->second->parent;
     }
   }
-  return {};
 }
 
-// What continues a block that goes, goes too, even if it was chosen to stay.
-Status Planner::give_up_orphans() {
-  KV_ASSIGN(const std::vector<KeyedEntry> going, with_descendants(index_, not_kept()));
-  for (const auto& [key, entry] : going) {
+// What continues a block that goes, goes too, even if it was chosen to stay. Fewer blocks go than
+// when `behind` was read, so all that matters is in it.
+void Planner::give_up_orphans(const std::vector<KeyedEntry>& behind) {
+  std::unordered_multimap<BlockKey, BlockKey> children;
+  for (const auto& [key, entry] : behind) {
+    if (entry.parent) children.emplace(BlockKey{key.ns, *entry.parent, key.group}, key);
+  }
+  std::vector<BlockKey> going = not_kept();
+  std::unordered_set<BlockKey> seen(going.begin(), going.end());
+  while (!going.empty()) {
+    const BlockKey key = going.back();
+    going.pop_back();
     if (const auto place = place_of_.find(key); place != place_of_.end()) {
       kept_[place->second] = false;
     }
+    const auto [first, last] = children.equal_range(key);
+    for (auto child = first; child != last; ++child) {
+      if (seen.insert(child->second).second) going.push_back(child->second);
+    }
   }
-  return {};
 }
 
 ReclaimPlan Planner::in_order() const {
@@ -138,8 +148,9 @@ Result<ReclaimPlan> Planner::plan() {
     if (kept_[i] || candidates_[i].second.expired(rules_.now_unix_ms)) continue;
     if (is_parent[i]) keep_if_it_fits(i);
   }
-  KV_TRY(promote_ancestors_of_musts());
-  KV_TRY(give_up_orphans());
+  KV_ASSIGN(const std::vector<KeyedEntry> behind, with_descendants(index_, not_kept()));
+  promote_ancestors_of_musts(behind);
+  give_up_orphans(behind);
   return in_order();
 }
 
