@@ -116,11 +116,11 @@ using Status = Result<void>;
 }  // namespace kvstrata
 
 /// Returns the error of `expression` from the enclosing function, if it has one.
-#define KV_TRY(expression)                                   \
-  do {                                                       \
-    if (auto kv_try_status = (expression); !kv_try_status) { \
-      return kv_try_status.error();                          \
-    }                                                        \
+#define KV_TRY(expression)                                          \
+  do {                                                              \
+    if (const auto& kv_try_status = (expression); !kv_try_status) { \
+      return kv_try_status.error();                                 \
+    }                                                               \
   } while (false)
 
 #define KV_CONCAT_INNER(a, b) a##b
