@@ -276,6 +276,7 @@ StoreStats StoreImpl::stats() const {
   stats.dropped_blocks = counters.dropped_blocks;
   stats.expired_blocks = counters.expired_blocks;
   stats.reclaiming = counters.reclaiming;
+  stats.index_stalls = state_->database->stalls();
   stats.group_commits = counters.group_commits;
   stats.read_blocks = counters.read_blocks;
   stats.read_bytes = counters.read_bytes;

@@ -114,6 +114,7 @@ struct StoreStats {
   std::uint64_t live_bytes = 0;     ///< of records the index names
   std::uint64_t segment_bytes = 0;  ///< of segment files on disk
   std::uint64_t index_bytes = 0;    ///< of RocksDB's files, logs included
+  std::uint64_t index_stalls = 0;   ///< times RocksDB began to slow or stop writes, this run
   std::uint64_t budget_bytes = 0;
   std::uint64_t segments = 0, free_segments = 0, condemned_segments = 0;
   std::uint64_t aside_bytes = 0;  ///< left by an index that could not be opened, until needed

@@ -38,6 +38,7 @@ Body store_body(const storage::StoreStats& store) {
       .set_u64("live_bytes", store.live_bytes)
       .set_u64("segment_bytes", store.segment_bytes)
       .set_u64("index_bytes", store.index_bytes)
+      .set_u64("index_stalls", store.index_stalls)
       .set_u64("budget_bytes", store.budget_bytes)
       .set_u64("segments", store.segments)
       .set_u64("free_segments", store.free_segments)

@@ -4,12 +4,14 @@
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
 #include <rocksdb/filter_policy.h>
+#include <rocksdb/listener.h>
 #include <rocksdb/table.h>
 #include <rocksdb/write_batch.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <shared_mutex>
 
@@ -121,6 +123,17 @@ rocksdb::ColumnFamilyOptions column_options(const DatabaseOptions& options,
   return column;
 }
 
+class StallCount final : public rocksdb::EventListener {
+ public:
+  void OnStallConditionsChanged(const rocksdb::WriteStallInfo& info) override {
+    if (info.condition.cur != rocksdb::WriteStallCondition::kNormal) ++count_;
+  }
+  std::uint64_t value() const { return count_; }
+
+ private:
+  std::atomic<std::uint64_t> count_{0};
+};
+
 class RocksDatabase final : public Database {
  public:
   explicit RocksDatabase(DatabaseOptions options)
@@ -140,6 +153,7 @@ class RocksDatabase final : public Database {
                    const VisitOf& visit) const override;
   Status write(const DatabaseBatch& batch, bool sync) override;
   Status recover() override;
+  std::uint64_t stalls() const override { return stalls_->value(); }
 
  private:
   void close();
@@ -155,6 +169,7 @@ class RocksDatabase final : public Database {
   DatabaseOptions options_;
   const std::unique_ptr<rocksdb::Env> environment_;
   std::shared_ptr<rocksdb::Cache> cache_;
+  const std::shared_ptr<StallCount> stalls_ = std::make_shared<StallCount>();
   mutable std::shared_mutex mutex_;  // exclusive only while recover() replaces db_
   std::unique_ptr<rocksdb::DB> db_;
   std::array<rocksdb::ColumnFamilyHandle*, column_count> handles_{};
@@ -172,6 +187,7 @@ Status RocksDatabase::open() {
   rocksdb::DB* db = nullptr;
   rocksdb::DBOptions db_options = database_options(options_);
   db_options.env = environment_.get();
+  db_options.listeners = {stalls_};
   KV_TRY(status_of(rocksdb::DB::Open(db_options, options_.directory, columns, &handles, &db)));
   db_.reset(db);
   default_ = handles.front();

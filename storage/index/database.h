@@ -89,6 +89,8 @@ class Database {
   /// After a failed write: makes writes possible again, by closing and opening. What a failed batch
   /// held may be there afterwards.
   virtual Status recover() = 0;
+  /// How often RocksDB began to slow or stop writes because its background work lags.
+  virtual std::uint64_t stalls() const = 0;
 };
 
 }  // namespace kvstrata::storage
