@@ -51,7 +51,7 @@ class Arena final : public HostArena {
   explicit Arena(const ArenaOptions& options)
       : options_(options),
         planner_(options.budget_bytes, options.chunk_bytes),
-        lock_(options.lock_memory, options.budget_bytes) {}
+        lock_(options.lock_memory, options.budget_bytes, *options.system) {}
 
   Result<Slot> allocate(TenantId tenant, std::uint64_t bytes) override;
   void publish(Slot& slot) override { live(slot.chunk).chunk.publish(slot); }
@@ -71,6 +71,7 @@ class Arena final : public HostArena {
   std::vector<std::uint32_t> used_slots(ChunkId chunk) const override;
   void prefault(std::uint64_t bytes) override;
   ArenaStats stats() const override;
+  std::uint64_t refused_chunks() const override { return refused_chunks_; }
 
  private:
   using LiveChunks = std::unordered_map<ChunkId, LiveChunk>;
@@ -78,6 +79,8 @@ class Arena final : public HostArena {
   LiveChunk& live(ChunkId id);
   Result<Slot> allocate_from(const PoolKey& pool);
   Result<ChunkId> open_chunk(const PoolKey& pool);
+  Result<Chunk> make_chunk(const PoolKey& pool, ChunkShape shape,
+                           std::optional<SharedMemory> memory);
   std::optional<SharedMemory> adopt_prefaulted(const PoolKey& pool, ChunkShape& shape);
   void give_back(const Slot& slot, ChunkKind kind);
   void close_chunk(LiveChunks::iterator at);
@@ -103,6 +106,8 @@ class Arena final : public HostArena {
 
   std::uint64_t alive_bytes_ = 0, staging_bytes_ = 0, zombie_bytes_ = 0;
   std::uint64_t slots_total_ = 0, slots_used_ = 0, slot_bytes_used_ = 0;
+  std::uint64_t refused_chunks_ = 0;
+  std::string refusal_note_;
 };
 
 LiveChunk& Arena::live(ChunkId id) {
@@ -179,14 +184,15 @@ Result<ChunkId> Arena::open_chunk(const PoolKey& pool) {
     shape = *fit;
     // What was touched ahead but doesn't fit gives way.
     while (room_bytes() - prefaulter_.bytes_held() < shape.file_bytes()) prefaulter_.take();
-    KV_ASSIGN(memory, SharedMemory::create(name_of(pool.kind), shape.file_bytes()));
   }
-  if (options_.huge_pages) memory->advise_huge_pages();
-  lock_.apply(*memory);
-
-  const ChunkId id{++last_chunk_id_};
-  KV_ASSIGN(Chunk chunk,
-            Chunk::create({id, pool.kind, pool.tenant, pool.owner}, shape, std::move(*memory)));
+  Result<Chunk> made = make_chunk(pool, shape, std::move(memory));
+  if (!made) {
+    ++refused_chunks_;
+    refusal_note_ = made.error().message();
+    return made.error();
+  }
+  Chunk chunk = *std::move(made);
+  const ChunkId id = chunk.identity().id;
   alive_bytes_ += shape.file_bytes();
   if (pool.kind == ChunkKind::staging) staging_bytes_ += shape.file_bytes();
   slots_total_ += shape.slots;
@@ -197,6 +203,19 @@ Result<ChunkId> Arena::open_chunk(const PoolKey& pool) {
   KV_CHECK(taken_bytes() + prefaulter_.bytes_held() <= options_.budget_bytes,
            "the host tier exceeds its budget");
   return id;
+}
+
+// All that the system may refuse; nothing is counted before.
+Result<Chunk> Arena::make_chunk(const PoolKey& pool, ChunkShape shape,
+                                std::optional<SharedMemory> memory) {
+  if (!memory) {
+    KV_ASSIGN(memory,
+              SharedMemory::create(name_of(pool.kind), shape.file_bytes(), *options_.system));
+  }
+  if (options_.huge_pages) memory->advise_huge_pages();
+  lock_.apply(*memory);
+  const ChunkId id{++last_chunk_id_};
+  return Chunk::create({id, pool.kind, pool.tenant, pool.owner}, shape, std::move(*memory));
 }
 
 std::optional<SharedMemory> Arena::adopt_prefaulted(const PoolKey& pool, ChunkShape& shape) {
@@ -321,7 +340,7 @@ void Arena::prefault(std::uint64_t bytes) {
   const std::uint64_t each = planner_.prefault_bytes();
   for (std::uint64_t made = 0; made + each <= bytes; made += each) {
     if (room_bytes() < prefaulter_.bytes_held() + each) return;
-    auto memory = SharedMemory::create(name_of(ChunkKind::read), each);
+    auto memory = SharedMemory::create(name_of(ChunkKind::read), each, *options_.system);
     if (!memory) return;  // allocate() will meet the same error and say it
     if (options_.huge_pages) memory->advise_huge_pages();
     prefaulter_.add(*std::move(memory));
@@ -344,6 +363,8 @@ ArenaStats Arena::stats() const {
   KV_CHECK(stats.slots_free + stats.slots_used == stats.slots_total, "a slot is lost or doubled");
   stats.prefaulted_bytes = prefaulter_.bytes_held();
   stats.lock_note = lock_.note();
+  stats.refused_chunks = refused_chunks_;
+  stats.refusal_note = refusal_note_;
   return stats;
 }
 

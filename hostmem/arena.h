@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "hostmem/memory_system.h"
 #include "kvstrata/bytes.h"
 #include "kvstrata/clock.h"
 #include "kvstrata/id.h"
@@ -53,6 +54,8 @@ struct ArenaOptions {
   bool lock_memory = false;  ///< mlock, the whole budget or nothing; failure is said, not fatal
   bool huge_pages = true;    ///< madvise where the kernel allows
   const Clock* clock = &Clock::system();
+  /// Where memory comes from; tests give one that refuses some.
+  const MemorySystem* system = &MemorySystem::kernel();
 };
 
 struct ArenaStats {
@@ -65,6 +68,9 @@ struct ArenaStats {
   std::uint64_t slots_used = 0, slots_free = 0, slots_total = 0;  ///< used + free = total
   std::uint64_t prefaulted_bytes = 0;  ///< made ahead and not adopted yet; part of the budget
   std::string lock_note;  ///< empty: as asked; else which limit is too low and what was done
+  /// Chunks within the budget that the system would not give; and why it refused the last one.
+  std::uint64_t refused_chunks = 0;
+  std::string refusal_note;
 };
 
 class HostArena {
@@ -74,7 +80,7 @@ class HostArena {
 
   /// A slot of at least `bytes` in a read chunk of `tenant`, its generation odd (being written)
   /// until publish(). `out_of_memory` when nothing is free and the budget has no room for another
-  /// chunk, or the process no file descriptor for it: evict and try again. `too_large` above 1 GiB.
+  /// chunk, or the system refuses one: evict and try again. `too_large` above 1 GiB.
   virtual Result<Slot> allocate(TenantId tenant, std::uint64_t bytes) = 0;
   /// The content is complete: the generation becomes even and is returned in `slot`.
   virtual void publish(Slot& slot) = 0;
@@ -121,6 +127,8 @@ class HostArena {
   virtual void prefault(std::uint64_t bytes) = 0;
 
   virtual ArenaStats stats() const = 0;
+  /// As in stats(). Rises when allocate() fails for the system's sake, not for the budget's.
+  virtual std::uint64_t refused_chunks() const = 0;
 };
 
 }  // namespace kvstrata::hostmem

@@ -1,6 +1,5 @@
 #include "hostmem/memory_lock.h"
 
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <cerrno>
@@ -8,8 +7,6 @@
 namespace kvstrata::hostmem {
 
 namespace {
-
-constexpr unsigned int on_fault = 1;  // MLOCK_ONFAULT: locking never waits for pages to be made
 
 std::string in_mib(std::uint64_t bytes) {
   return bytes < 1_MiB ? std::to_string(bytes >> 10) + " KiB"
@@ -23,26 +20,26 @@ std::string memlock_limit() {
 }
 
 /// 0, or the errno of locking so much address space. Pages that are never touched cost nothing.
-int try_to_lock(std::uint64_t bytes) {
-  void* at = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (at == MAP_FAILED) return errno;
-  const int error_number = ::mlock2(at, bytes, on_fault) == 0 ? 0 : errno;
-  ::munmap(at, bytes);
+int try_to_lock(const MemorySystem& system, std::uint64_t bytes) {
+  std::byte* const at = system.map_nothing(bytes);
+  if (at == nullptr) return errno;
+  const int error_number = system.lock_on_fault(at, bytes) == 0 ? 0 : errno;
+  (void)system.unmap(at, bytes);
   return error_number;
 }
 
 }  // namespace
 
-MemoryLock::MemoryLock(bool wanted, std::uint64_t budget_bytes)
-    : on_(wanted), budget_bytes_(budget_bytes) {
+MemoryLock::MemoryLock(bool wanted, std::uint64_t budget_bytes, const MemorySystem& system)
+    : system_(system), on_(wanted), budget_bytes_(budget_bytes) {
   if (!on_) return;
-  const int error_number = try_to_lock(budget_bytes);
+  const int error_number = try_to_lock(system_, budget_bytes);
   if (error_number != 0) give_up(error_number, budget_bytes);
 }
 
 void MemoryLock::apply(const SharedMemory& memory) {
   if (!on_) return;
-  if (::mlock2(memory.data(), memory.bytes(), on_fault) != 0) give_up(errno, memory.bytes());
+  if (system_.lock_on_fault(memory.data(), memory.bytes()) != 0) give_up(errno, memory.bytes());
 }
 
 void MemoryLock::give_up(int error_number, std::uint64_t bytes) {

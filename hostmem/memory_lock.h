@@ -14,7 +14,8 @@ class MemoryLock {
  public:
   /// Finds out whether `budget_bytes` can be locked; if not, note() says why and apply() does
   /// nothing.
-  MemoryLock(bool wanted, std::uint64_t budget_bytes);
+  MemoryLock(bool wanted, std::uint64_t budget_bytes,
+             const MemorySystem& system = MemorySystem::kernel());
 
   /// Locks the pages `memory` has now and those it gets later. After a failure no more is tried.
   void apply(const SharedMemory& memory);
@@ -25,6 +26,7 @@ class MemoryLock {
  private:
   void give_up(int error_number, std::uint64_t bytes);
 
+  const MemorySystem& system_;
   bool on_ = false;
   std::uint64_t budget_bytes_;
   std::string note_;

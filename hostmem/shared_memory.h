@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "hostmem/memory_system.h"
 #include "kvstrata/bytes.h"
 #include "kvstrata/result.h"
 
@@ -14,8 +15,9 @@ namespace kvstrata::hostmem {
 class SharedMemory {
  public:
   /// `bytes` of zeros (a multiple of the page size), mapped and not touched. The name is for people
-  /// who read /proc.
-  static Result<SharedMemory> create(const std::string& name, std::uint64_t bytes);
+  /// who read /proc. `out_of_memory`, whatever the system's reason: others may give some back.
+  static Result<SharedMemory> create(const std::string& name, std::uint64_t bytes,
+                                     const MemorySystem& system = MemorySystem::kernel());
 
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;
@@ -39,11 +41,11 @@ class SharedMemory {
   bool populate(std::uint64_t offset, std::uint64_t bytes);
 
  private:
-  SharedMemory(int fd, std::byte* data, std::uint64_t bytes)
-      : fd_(fd), data_(data), bytes_(bytes) {}
+  SharedMemory(const MemorySystem& system, int fd) : system_(&system), fd_(fd) {}
   Status add_seals(int seals);
   void close();
 
+  const MemorySystem* system_;
   int fd_ = -1;
   std::byte* data_ = nullptr;
   std::uint64_t bytes_ = 0;
