@@ -14,7 +14,13 @@ class FrameBuffer {
 
   FrameBuffer() = default;
   /// Takes at least `bytes` bytes behind the room for the head; 0: no memory at all.
-  explicit FrameBuffer(std::uint64_t bytes) : memory_(bytes == 0 ? 0 : head_room_bytes + bytes) {}
+  /// `out_of_memory` when memory is exhausted.
+  static Result<FrameBuffer> take(std::uint64_t bytes) {
+    KV_ASSIGN(AlignedBuffer memory, AlignedBuffer::take(bytes == 0 ? 0 : head_room_bytes + bytes));
+    return FrameBuffer(std::move(memory));
+  }
+  /// The same for tests: aborts when memory is exhausted.
+  explicit FrameBuffer(std::uint64_t bytes) : FrameBuffer(take(bytes).value()) {}
 
   std::byte* data() const {
     return memory_.size() == 0 ? nullptr : memory_.data() + head_room_bytes;
@@ -23,6 +29,8 @@ class FrameBuffer {
   MutableBytes bytes() const { return {data(), size()}; }
 
  private:
+  explicit FrameBuffer(AlignedBuffer memory) : memory_(std::move(memory)) {}
+
   AlignedBuffer memory_;
 };
 

@@ -117,6 +117,10 @@ void Reader::begin(const JobPtr& job) {
     return;
   }
   job->read = RecordRead(job->kind, job->key, job->entry);
+  if (const Status& memory = job->read.memory(); !memory) {
+    answer(job, memory.error());
+    return;
+  }
   job->status = {};
   bytes_in_flight_ += job->read.bytes();
   start_transfers(job);

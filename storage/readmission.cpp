@@ -63,6 +63,7 @@ Result<std::vector<Readmission::Sample>> Readmission::samples() const {
 Result<Readmission::Finding> Readmission::look_at(const Sample& sample) {
   const auto& [key, entry] = sample;
   RecordRead read(RecordKind::block, key, entry);
+  KV_TRY(read.memory());
   KV_ASSIGN(const bool there, fetch(read));
   if (!there) return Finding::gone;
   if (read.finish(true)) return Finding::intact;

@@ -209,7 +209,7 @@ Result<bool> Reclaimer::add_move(RecordKind kind, const BlockKey& key, const Ind
   request.parent = entry.parent;
   request.identity.assign(record.identity.begin(), record.identity.end());
   request.frame_bytes = record.frame.size();
-  request.frame = FrameBuffer(record.frame.size());
+  KV_ASSIGN(request.frame, FrameBuffer::take(record.frame.size()));
   if (!record.frame.empty()) {
     std::memcpy(request.frame.data(), record.frame.data(), record.frame.size());
   }
@@ -285,8 +285,10 @@ Result<bool> Reclaimer::move_block(Reading& reading) {
     if (is_damage(record.error())) KV_TRY(remove_damaged(key, entry));
     return true;
   }
-  KV_ASSIGN(const bool has_room, add_move(RecordKind::block, key, entry, std::move(*record)));
-  if (has_room) state_.interest.forget_touch(key);
+  const Result<bool> has_room = add_move(RecordKind::block, key, entry, std::move(*record));
+  // Nor must one that there is no memory for: it stays behind like one that can't be read.
+  if (!has_room && has_room.error().kind() == ErrorKind::out_of_memory) return true;
+  if (has_room && *has_room) state_.interest.forget_touch(key);
   return has_room;
 }
 

@@ -3,22 +3,22 @@
 namespace kvstrata::storage {
 
 RecordRead::RecordRead(RecordKind kind, const BlockKey& key, const IndexEntry& entry)
-    : kind_(kind), key_(key), entry_(entry) {
-  if (!entry_.more.empty()) {
-    plan_chain();
-    return;
-  }
-  buffer_ = AlignedBuffer(entry_.where.bytes);
+    : kind_(kind), key_(key), entry_(entry), memory_(plan()) {}
+
+Status RecordRead::plan() {
+  if (!entry_.more.empty()) return plan_chain();
+  KV_ASSIGN(buffer_, AlignedBuffer::take(entry_.where.bytes));
   transfers_.push_back(
       {entry_.where.segment, entry_.where.offset, buffer_.data(), entry_.where.bytes});
+  return {};
 }
 
 // A further extent is a head page and a part of the frame; the parts are read one behind the other.
-void RecordRead::plan_chain() {
+Status RecordRead::plan_chain() {
   std::uint64_t bytes = entry_.where.bytes;
   for (const RecordLocation& extent : entry_.more) bytes += extent.bytes - record_alignment;
-  buffer_ = AlignedBuffer(bytes);
-  further_heads_ = AlignedBuffer(entry_.more.size() * record_alignment);
+  KV_ASSIGN(buffer_, AlignedBuffer::take(bytes));
+  KV_ASSIGN(further_heads_, AlignedBuffer::take(entry_.more.size() * record_alignment));
   transfers_.push_back(
       {entry_.where.segment, entry_.where.offset, buffer_.data(), entry_.where.bytes});
   std::byte* part = buffer_.data() + entry_.where.bytes;
@@ -32,6 +32,7 @@ void RecordRead::plan_chain() {
     head += record_alignment;
     part += part_bytes;
   }
+  return {};
 }
 
 Status RecordRead::check_head(ByteView head, std::size_t extent, std::uint64_t frame_start,
@@ -61,6 +62,7 @@ Status RecordRead::check_head(ByteView head, std::size_t extent, std::uint64_t f
 }
 
 Result<ReadRecord> RecordRead::finish(bool check_frame) {
+  KV_TRY(memory_);
   RecordHeader first;
   // The frame's place is checked before its checksum is trusted, so parse the first head twice.
   KV_ASSIGN(const RecordHead parsed, parse_record_head({buffer_.data(), entry_.where.bytes}));

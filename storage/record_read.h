@@ -24,6 +24,9 @@ class RecordRead {
   RecordRead() = default;
   RecordRead(RecordKind kind, const BlockKey& key, const IndexEntry& entry);
 
+  /// `out_of_memory` if there was none for its buffers: then nothing can be transferred.
+  const Status& memory() const { return memory_; }
+
   const BlockKey& key() const { return key_; }
   const IndexEntry& entry() const { return entry_; }
   const std::vector<Transfer>& transfers() const { return transfers_; }
@@ -34,7 +37,8 @@ class RecordRead {
   Result<ReadRecord> finish(bool check_frame);
 
  private:
-  void plan_chain();
+  Status plan();
+  Status plan_chain();
   Status check_head(ByteView head, std::size_t extent, std::uint64_t frame_start, bool check_frame,
                     RecordHeader& header) const;
 
@@ -44,6 +48,7 @@ class RecordRead {
   AlignedBuffer buffer_;         // the first record, then the frame parts of the others
   AlignedBuffer further_heads_;  // one page for each further extent
   std::vector<Transfer> transfers_;
+  Status memory_;  // of plan(), which fills those before it
 };
 
 }  // namespace kvstrata::storage

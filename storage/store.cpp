@@ -185,7 +185,7 @@ Result<TableId> StoreImpl::add_table(NamespaceId ns, ByteView table) {
   auto append = std::make_shared<Append>();
   append->kind = RecordKind::table;
   append->request.key = record_name(TableName{ns, id});
-  append->request.frame = FrameBuffer(table.size());
+  KV_ASSIGN(append->request.frame, FrameBuffer::take(table.size()));
   append->request.frame_bytes = table.size();
   append->request.raw_bytes = table.size();
   if (!table.empty()) std::memcpy(append->request.frame.data(), table.data(), table.size());

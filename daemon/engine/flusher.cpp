@@ -99,6 +99,22 @@ void Flusher::fit_tables(const BlockPtr& sample, LayerGroupState& group) {
   });
 }
 
+// On an encoder.
+Status Flusher::fill_frame(storage::AppendRequest& request, const codec::BlockShape& shape,
+                           const std::pair<TableId, CodecTables::Tables>& current,
+                           ByteView payload) {
+  KV_ASSIGN(request.frame, storage::FrameBuffer::take(codec::frame_bytes_max(shape)));
+  const auto& [table, tables] = current;
+  KV_ASSIGN(request.frame_bytes, codec::encode_frame(shape, tables.get(), payload,
+                                                     request.payload_xxh3, request.frame.bytes()));
+  const ByteView frame = ByteView(request.frame.bytes()).first(request.frame_bytes);
+  const auto info = codec::inspect_frame(frame);
+  KV_CHECK(info.ok(), "a frame just written is well-formed");
+  request.codec = static_cast<std::uint8_t>(info->codec);
+  request.table = info->tables_hash != 0 ? table : TableId{};
+  return {};
+}
+
 void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
   bytes_in_flight_ += block->raw_bytes;
   ++blocks_in_flight_;
@@ -123,19 +139,7 @@ void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
   const ByteView payload(block->slot.data, block->raw_bytes);
   ++encoding_blocks_;
   core_.encoders->post([this, block, shape, payload, table, tables, encoded] {
-    storage::AppendRequest& made = encoded->request;
-    made.frame = storage::FrameBuffer(codec::frame_bytes_max(shape));
-    const auto bytes =
-        codec::encode_frame(shape, tables.get(), payload, made.payload_xxh3, made.frame.bytes());
-    if (bytes) {
-      const auto info = codec::inspect_frame(ByteView(made.frame.bytes()).first(*bytes));
-      KV_CHECK(info.ok(), "a frame just written is well-formed");
-      made.frame_bytes = *bytes;
-      made.codec = static_cast<std::uint8_t>(info->codec);
-      made.table = info->tables_hash != 0 ? table : TableId{};
-    } else {
-      encoded->status = bytes.error();
-    }
+    encoded->status = fill_frame(encoded->request, shape, {table, tables}, payload);
     core_.to_control([this, block, encoded] { append(block, encoded); });
   });
 }

@@ -55,6 +55,9 @@ class Flusher {
   bool start(const BlockPtr& block);
   void fit_tables(const BlockPtr& sample, LayerGroupState& group);
   void encode(const BlockPtr& block, const LayerGroupState& group);
+  static Status fill_frame(storage::AppendRequest& request, const codec::BlockShape& shape,
+                           const std::pair<TableId, CodecTables::Tables>& current,
+                           ByteView payload);
   void append(const BlockPtr& block, std::shared_ptr<Encoded> encoded);
   void finish(const BlockPtr& block, Result<storage::IndexEntry> entry);
   void erase_unwanted(const BlockPtr& block);

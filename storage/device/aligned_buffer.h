@@ -9,6 +9,7 @@
 
 #include "kvstrata/bytes.h"
 #include "kvstrata/check.h"
+#include "kvstrata/result.h"
 #include "storage/device/frame_memory.h"
 #include "storage/device/io_request.h"
 
@@ -17,13 +18,19 @@ namespace kvstrata::storage {
 class AlignedBuffer {
  public:
   AlignedBuffer() = default;
-  /// Takes at least `bytes` bytes, rounded up to the alignment. Aborts when memory is exhausted;
-  /// callers bound `bytes` first.
-  explicit AlignedBuffer(std::uint64_t bytes) : size_(round_up(bytes, io_alignment)) {
-    if (size_ == 0) return;
-    memory_ = FrameMemory::instance().take(size_);
-    KV_CHECK(memory_ != nullptr, "out of memory");
+  /// Takes at least `bytes` bytes, rounded up to the alignment; callers bound `bytes` first.
+  /// `out_of_memory` when memory is exhausted.
+  static Result<AlignedBuffer> take(std::uint64_t bytes) {
+    AlignedBuffer buffer;
+    const std::uint64_t size = round_up(bytes, io_alignment);
+    if (size == 0) return buffer;
+    buffer.memory_ = FrameMemory::instance().take(size);
+    if (buffer.memory_ == nullptr) return no_frame_memory(size);
+    buffer.size_ = size;
+    return buffer;
   }
+  /// The same for pages: aborts when memory is exhausted, as the smallest allocations do.
+  explicit AlignedBuffer(std::uint64_t bytes) : AlignedBuffer(take(bytes).value()) {}
   AlignedBuffer(AlignedBuffer&& other) noexcept
       : memory_(std::exchange(other.memory_, nullptr)), size_(std::exchange(other.size_, 0)) {}
   AlignedBuffer& operator=(AlignedBuffer&& other) noexcept {

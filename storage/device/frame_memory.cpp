@@ -63,6 +63,7 @@ FrameMemory::~FrameMemory() {
 
 std::byte* FrameMemory::take(std::uint64_t bytes) {
   bytes = round_up(bytes, io_alignment);
+  if (bytes >= pooled_bytes_min && refuses_ && refuses_(bytes)) return nullptr;
   if (bytes >= pooled_bytes_min && bytes <= pooled_bytes_max && pool_ != nullptr) {
     const std::size_t units = (bytes + unit_bytes - 1) / unit_bytes;
     if (std::byte* memory = take_pooled(units, bytes); memory != nullptr) return memory;
@@ -149,6 +150,13 @@ std::uint64_t FrameMemory::used_bytes() const {
 std::uint64_t FrameMemory::touched_bytes() const {
   const std::lock_guard lock(mutex_);
   return touched_units_ * unit_bytes;
+}
+
+Error no_frame_memory(std::uint64_t bytes) {
+  return {ErrorKind::out_of_memory,
+          "no memory for a frame of " + std::to_string(bytes) +
+              " bytes: the machine or the daemon's cgroup (memory.max) has no more, or RLIMIT_AS "
+              "(ulimit -v) is too low; give the daemon more, or [memory] size less"};
 }
 
 }  // namespace kvstrata::storage

@@ -10,7 +10,10 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+
+#include "kvstrata/result.h"
 
 namespace kvstrata::storage {
 
@@ -32,6 +35,11 @@ class FrameMemory {
   /// Memory aligned to io_alignment, of at least `bytes` bytes, with any content; null when memory
   /// is exhausted.
   std::byte* take(std::uint64_t bytes);
+  /// Test hook: called before memory for pooled_bytes_min or more is taken; true: there is none. Set
+  /// while nobody takes any. May be empty.
+  void set_refuses(std::function<bool(std::uint64_t bytes)> refuses) {
+    refuses_ = std::move(refuses);
+  }
   /// `bytes` as given to take().
   void give_back(std::byte* memory, std::uint64_t bytes);
 
@@ -53,10 +61,14 @@ class FrameMemory {
   void release_idle();
 
   std::byte* pool_ = nullptr;  // null: the kernel gave no room for it
+  std::function<bool(std::uint64_t bytes)> refuses_;
   mutable std::mutex mutex_;
   std::array<std::uint64_t, unit_count / word_bits> used_{};  // a bit a unit
   std::size_t used_units_ = 0;
   std::size_t touched_units_ = 0;
 };
+
+/// What to tell when take() gave null.
+Error no_frame_memory(std::uint64_t bytes);
 
 }  // namespace kvstrata::storage

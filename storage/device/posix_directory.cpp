@@ -174,7 +174,7 @@ Status allocate_space(int fd, std::uint64_t bytes) {
 
 Status allocate_by_writing(int fd, std::uint64_t bytes) {
   KV_ASSIGN(const std::uint64_t size, file_size(fd));
-  const AlignedBuffer zeros(zeros_bytes);
+  KV_ASSIGN(const AlignedBuffer zeros, AlignedBuffer::take(zeros_bytes));
   std::ranges::fill(zeros.bytes(), std::byte{0});
   int interrupted = 0;
   // A last part of a unit is kept: the size of files written through a Device is whole units.

@@ -141,6 +141,7 @@ Status Recovery::restore_block(const FoundPut& put) {
   }
   RecordHeader first{};
   Result<ReadRecord> record = read(RecordKind::block, put, first);
+  if (!record && record.error().kind() == ErrorKind::out_of_memory) return record.error();
   if (!record) {
     ++report_.damaged;
     return {};
@@ -167,7 +168,7 @@ Status Recovery::restore_block(const FoundPut& put) {
   }
   if ((first.flags & record_has_parent) != 0) request.parent = first.parent;
   request.identity.assign(record->identity.begin(), record->identity.end());
-  request.frame = FrameBuffer(record->frame.size());
+  KV_ASSIGN(request.frame, FrameBuffer::take(record->frame.size()));
   if (!record->frame.empty()) {
     std::memcpy(request.frame.data(), record->frame.data(), record->frame.size());
   }
@@ -213,6 +214,7 @@ Result<bool> Recovery::restore_table(NamespaceId old_ns, NamespaceId ns, TableId
   if (found == found_.tables().end()) return false;
   RecordHeader first{};
   const Result<ReadRecord> record = read(RecordKind::table, {found->second}, first);
+  if (!record && record.error().kind() == ErrorKind::out_of_memory) return record.error();
   if (!record) return false;
   const auto added = store_.add_table(ns, record->frame);
   if (!added && added.error().kind() == ErrorKind::too_large) return false;
@@ -234,6 +236,7 @@ Result<ReadRecord> Recovery::read(RecordKind kind, const FoundPut& put, RecordHe
   entry.frame_bytes = first.frame_total_bytes;
   entry.payload_xxh3 = first.payload_xxh3;
   RecordRead plan(kind, record.key, entry);
+  KV_TRY(plan.memory());
   for (const RecordRead::Transfer& transfer : plan.transfers()) {
     if (!segments_.at(transfer.segment).read(transfer.offset, {transfer.buffer, transfer.bytes})) {
       return Error(ErrorKind::io, "a record can't be read any more");
