@@ -76,7 +76,8 @@ void BlockDirectory::lost_record(const BlockKey& key) {
 
 Status BlockDirectory::allocate(const BlockPtr& block) {
   KV_CHECK(block->host == Block::HostCopy::absent, "one host copy a block");
-  for (;;) {
+  std::uint64_t refused_chunks = core_.arena->refused_chunks();
+  for (bool refused_before = false;;) {
     auto slot = core_.arena->allocate(block->tenant, std::max<std::uint64_t>(block->raw_bytes, 1));
     if (slot) {
       block->slot = *slot;
@@ -86,6 +87,14 @@ Status BlockDirectory::allocate(const BlockPtr& block) {
       return {};
     }
     if (slot.error().kind() != ErrorKind::out_of_memory) return slot.error();
+    if (core_.arena->refused_chunks() != refused_chunks) {
+      refused_chunks = core_.arena->refused_chunks();
+      if (evict_one_like(*block)) continue;
+      // Once more with what a closed chunk gave back: to go on would empty the tier for nothing.
+      if (std::exchange(refused_before, true)) {
+        return Error(ErrorKind::busy, slot.error().message());
+      }
+    }
     if (!evict_for(block->tenant, block->raw_bytes)) {
       return Error(ErrorKind::busy,
                    "host memory is held by leases and blocks not yet on disk; try again, or give "
@@ -176,6 +185,23 @@ Removal BlockDirectory::evict(std::optional<TenantId> tenant, std::uint64_t byte
     drop_host_copy(block);
   }
   return removal;
+}
+
+// Frees a slot that serves `wanted` as it is, without anything new from the system.
+bool BlockDirectory::evict_one_like(const Block& wanted) {
+  const std::uint64_t size_class = core_.arena->size_class(wanted.raw_bytes);
+  const auto key = host_order_->victim(
+      [&](const BlockKey& candidate) {
+        const BlockPtr block = find(candidate);
+        return may_evict(*block) && block->tenant == wanted.tenant &&
+               core_.arena->size_class(block->raw_bytes) == size_class;
+      },
+      victims_looked_at_max);
+  if (!key) return false;
+  const BlockPtr block = find(*key);
+  count_evicted(*block);
+  drop_host_copy(block);
+  return true;
 }
 
 // Frees one slot that serves (tenant, bytes), or a whole chunk whose memory can become one.

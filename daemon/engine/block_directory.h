@@ -58,6 +58,7 @@ class BlockDirectory {
  private:
   bool may_evict(const Block& block) const;
   bool evict_for(TenantId tenant, std::uint64_t bytes);
+  bool evict_one_like(const Block& wanted);
   bool empty_a_chunk();
   void count_evicted(const Block& block);
   void announce(const std::vector<hostmem::HostArena::Retired>& closed);

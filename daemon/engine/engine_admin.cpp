@@ -358,6 +358,7 @@ EngineStats EngineImpl::stats(const Caller&) const {
   stats.notes = {{"store_opened_empty", std::string(core_.store->opened_empty_because())},
                  {"store_id", std::string(core_.store->id_hex())},
                  {"memory_lock", stats.arena.lock_note},
+                 {"memory_refused", stats.arena.refusal_note},
                  {"device_fallback", stats.store.device_fallback},
                  {"degraded", stats.store.degraded}};
   std::erase_if(stats.notes, [](const auto& note) { return note.second.empty(); });

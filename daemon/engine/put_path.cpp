@@ -148,7 +148,9 @@ Result<Reserved> PutPath::reserve(const Caller& caller, NamespaceId id, std::uin
     if (!slot) {
       abort(caller, taken);
       const bool is_full = slot.error().kind() == ErrorKind::out_of_memory;
-      return is_full ? Error(ErrorKind::busy, "no room for staging now; try again") : slot.error();
+      if (!is_full) return slot.error();
+      return Error(ErrorKind::busy,
+                   "no room for staging now; try again: " + slot.error().message());
     }
     const std::uint64_t number = next_slot_++;
     reservations_[number] = {*slot, caller.connection, bytes, deadline};

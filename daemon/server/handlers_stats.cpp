@@ -17,7 +17,8 @@ Body host_body(const hostmem::ArenaStats& arena) {
       .set_u64("chunks", arena.chunks)
       .set_u64("slots_used", arena.slots_used)
       .set_u64("slots_total", arena.slots_total)
-      .set_u64("prefaulted_bytes", arena.prefaulted_bytes);
+      .set_u64("prefaulted_bytes", arena.prefaulted_bytes)
+      .set_u64("refused_chunks", arena.refused_chunks);
   return body;
 }
 
