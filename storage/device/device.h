@@ -147,6 +147,8 @@ class Device {
 /// directory or hide in it.
 bool valid_file_name(const std::string& name);
 
+class UringSystem;
+
 enum class DeviceKind : std::uint8_t { automatic, io_uring, psync };
 
 struct DeviceOptions {
@@ -154,6 +156,7 @@ struct DeviceOptions {
   DeviceKind kind = DeviceKind::automatic;  ///< io_uring, or psync where the kernel refuses it
   std::size_t queue_depth = 64;             ///< 1..queue_depth_max
   bool direct = true;  ///< O_DIRECT; falls back with a note where the file system refuses it
+  const UringSystem* uring_system = nullptr;  ///< for tests: one that refuses; null: the kernel
 };
 
 inline constexpr std::size_t queue_depth_max = 4096;

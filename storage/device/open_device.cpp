@@ -26,9 +26,12 @@ Result<std::unique_ptr<Device>> open_device(const DeviceOptions& options, std::s
   KV_ASSIGN(auto directory, PosixDirectory::open(options.directory, options.direct, &note));
   add_reason(reason, note);
   if (options.kind != DeviceKind::psync) {
+    const UringSystem* const system =
+        options.uring_system != nullptr ? options.uring_system : &UringSystem::kernel();
     auto device =
         UringDevice::open(directory, {.queue_depth = options.queue_depth,
-                                      .may_fall_back = options.kind == DeviceKind::automatic});
+                                      .may_fall_back = options.kind == DeviceKind::automatic,
+                                      .system = system});
     if (device || options.kind == DeviceKind::io_uring) {
       return device;
     }

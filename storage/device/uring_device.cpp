@@ -67,7 +67,8 @@ Result<std::unique_ptr<Device>> UringDevice::clone() const {
 
 Status UringDevice::make_ring() {
   KV_ASSIGN(ring_, UringRing::create({.entries = static_cast<unsigned>(queue_depth()),
-                                      .single_issuer = options_.single_issuer}));
+                                      .single_issuer = options_.single_issuer,
+                                      .system = options_.system}));
   if (options_.register_resources) {
     files_.attach(*ring_);
     buffers_.attach(*ring_);

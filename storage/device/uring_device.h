@@ -20,6 +20,7 @@ struct UringDeviceOptions {
   bool single_issuer = true;       ///< false: as on older kernels, for tests
   bool register_resources = true;  ///< false: as under a tiny memlock, for tests
   bool may_fall_back = true;       ///< clone() gives psync where no further ring can be made
+  const UringSystem* system = &UringSystem::kernel();
 };
 
 class UringDevice final : public PosixDevice {

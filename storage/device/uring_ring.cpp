@@ -1,9 +1,6 @@
 #include "storage/device/uring_ring.h"
 
-#include <fcntl.h>
 #include <poll.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -44,7 +41,7 @@ Result<std::unique_ptr<UringRing>> UringRing::create(const UringRingOptions& opt
     if (flags == best && !options.single_issuer) {
       continue;
     }
-    std::unique_ptr<UringRing> ring(new UringRing());
+    std::unique_ptr<UringRing> ring(new UringRing(*options.system));
     status = set_up(*ring, options.entries, flags);
     if (status == -EINVAL) {
       continue;  // a flag this kernel does not know
@@ -56,7 +53,7 @@ Result<std::unique_ptr<UringRing>> UringRing::create(const UringRingOptions& opt
     if ((ring->ring_.features & needed) != needed) {
       return Error(ErrorKind::unsupported, "io_uring of this kernel is too old (5.11 is needed)");
     }
-    ring->has_file_table_ = io_uring_register_files_sparse(&ring->ring_, ring_file_places + 1) == 0;
+    ring->has_file_table_ = ring->system_.register_files(ring->ring_, ring_file_places + 1) == 0;
     ring->single_issuer_ = flags == best;
     if (!ring->single_issuer_ || ring->add_witness()) {
       return ring;
@@ -69,7 +66,7 @@ int UringRing::set_up(UringRing& ring, unsigned entries, unsigned flags) {
   io_uring_params params = {};
   // Disabled, so that the thread that uses it owns it, not the one that opens the device.
   params.flags = flags | IORING_SETUP_R_DISABLED;
-  const int status = io_uring_queue_init_params(entries, &ring.ring_, &params);
+  const int status = ring.system_.set_up(ring.ring_, entries, params);
   if (status < 0) {
     ring.ring_.ring_fd = -1;
   }
@@ -81,12 +78,12 @@ int UringRing::set_up(UringRing& ring, unsigned entries, unsigned flags) {
 // and its other end tells.
 bool UringRing::add_witness() {
   int ends[2] = {-1, -1};
-  if (!has_file_table_ || ::pipe2(ends, O_CLOEXEC) != 0) {
+  if (!has_file_table_ || system_.make_pipe(ends) < 0) {
     return false;
   }
   witness_ = UniqueFd(ends[0]);
   const UniqueFd held_by_ring(ends[1]);
-  return io_uring_register_files_update(&ring_, ring_file_places, &ends[1], 1) == 1;
+  return system_.update_file(ring_, ring_file_places, ends[1]) == 1;
 }
 
 UringRing::~UringRing() {
@@ -122,10 +119,8 @@ Status UringRing::enable() {
   if (enabled_) {
     return {};
   }
-  // By system call: liburing 2.3 declares io_uring_enable_rings() but does not export it.
-  if (::syscall(__NR_io_uring_register, ring_.ring_fd, IORING_REGISTER_ENABLE_RINGS, nullptr, 0) <
-      0) {
-    return error_from_errno(errno, "io_uring_register: enable rings");
+  if (const int status = system_.enable(ring_); status < 0) {
+    return error_from_errno(-status, "io_uring_register: enable rings");
   }
   enabled_ = true;
   owner_ = this_thread_number();

@@ -5,8 +5,6 @@
 // destroyed, or end() waits until nothing is.
 #pragma once
 
-#include <liburing.h>
-
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -14,12 +12,14 @@
 #include "kvstrata/clock.h"
 #include "kvstrata/result.h"
 #include "storage/device/posix_directory.h"
+#include "storage/device/uring_system.h"
 
 namespace kvstrata::storage {
 
 struct UringRingOptions {
   unsigned entries = 64;
   bool single_issuer = true;  ///< false: as on kernels before 6.1, for tests
+  const UringSystem* system = &UringSystem::kernel();
 };
 
 /// Places of a ring's table of registered files that its device may fill.
@@ -61,13 +61,16 @@ class UringRing {
   /// Whether there is an empty table of ring_file_places (since Linux 5.19).
   bool has_file_table() const { return has_file_table_; }
   io_uring* raw() { return &ring_; }
+  /// Registrations are asked of it.
+  const UringSystem& system() const { return system_; }
 
  private:
-  UringRing() { ring_.ring_fd = -1; }
+  explicit UringRing(const UringSystem& system) : system_(system) { ring_.ring_fd = -1; }
 
   static int set_up(UringRing& ring, unsigned entries, unsigned flags);
   bool add_witness();
 
+  const UringSystem& system_;
   io_uring ring_ = {};
   bool has_file_table_ = false;
   bool single_issuer_ = false;

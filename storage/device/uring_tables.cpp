@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
+#include <string>
 
 #include "kvstrata/bytes.h"
 #include "kvstrata/check.h"
@@ -47,10 +49,11 @@ void UringFileTable::apply(UringRing& ring) {
   for (std::size_t i = 0; i < places_.size(); ++i) {
     Place& place = places_[i];
     if (!place.current && !place.refused) {
-      const int status =
-          io_uring_register_files_update(ring.raw(), static_cast<unsigned>(i), &place.fd, 1);
+      const int status = ring.system().update_file(*ring.raw(), static_cast<unsigned>(i), place.fd);
       place.current = status == 1;
-      place.refused = !place.current;
+      place.refused = !place.current && place.fd >= 0;
+      // The kernel keeps a removed file and its space until its place is given up.
+      changed_ = changed_ || (!place.current && place.fd < 0);
     }
   }
 }
@@ -60,7 +63,9 @@ bool UringFileTable::holds(std::size_t place) const {
 }
 
 void UringBufferTable::attach(UringRing& ring) {
-  available_ = io_uring_register_buffers_sparse(ring.raw(), buffer_places) == 0;
+  const int status = ring.system().register_buffers(*ring.raw(), buffer_places);
+  available_ = status == 0;
+  refused_with_ = -status;
   for (Place& place : places_) {
     place.current = place.piece.iov_len == 0;
     place.refused = false;
@@ -70,7 +75,9 @@ void UringBufferTable::attach(UringRing& ring) {
 
 Status UringBufferTable::want(std::byte* buffer, std::uint64_t bytes) {
   if (!available_) {
-    return Error(ErrorKind::unsupported, "the kernel has no sparse buffer tables (Linux 5.19)");
+    return Error(ErrorKind::unsupported,
+                 std::string("the kernel gives no table of buffers (since Linux 5.19): ") +
+                     std::strerror(refused_with_));  // NOLINT(concurrency-mt-unsafe): glibc's
   }
   const std::uint64_t pieces = (bytes + piece_bytes - 1) / piece_bytes;
   Region region{.bytes = bytes};
@@ -119,9 +126,8 @@ Status UringBufferTable::apply(UringRing& ring) {
     if (place.current || place.refused) {
       continue;
     }
-    const __u64 no_tag = 0;
-    const int status = io_uring_register_buffers_update_tag(ring.raw(), static_cast<unsigned>(i),
-                                                            &place.piece, &no_tag, 1);
+    const int status =
+        ring.system().update_buffer(*ring.raw(), static_cast<unsigned>(i), place.piece);
     place.current = status == 1;
     place.refused = !place.current;
     if (place.refused && first) {

@@ -68,6 +68,7 @@ class UringBufferTable {
   std::vector<Place> places_;
   std::map<const std::byte*, Region> regions_;
   bool available_ = false;
+  int refused_with_ = 0;  // why there is no table
   bool changed_ = false;
 };
 

@@ -110,6 +110,35 @@ TEST_CASE("Where registering is refused transfers go on with descriptors and add
         }) == 0);
 }
 
+TEST_CASE("A file the kernel would not let go of is taken from it at the next use") {
+  class OnceRefusing final : public UringSystem {
+   public:
+    int update_file(io_uring& ring, unsigned place, int fd) const override {
+      if (fd < 0 && refuses) return -ENOMEM;
+      given_up += fd < 0 ? 1 : 0;
+      return UringSystem::update_file(ring, place, fd);
+    }
+    bool refuses = true;
+    mutable int given_up = 0;
+  };
+  const TempDirectory directory;
+  OnceRefusing system;
+  const auto device =
+      open_device(
+          {.directory = directory.path(), .kind = DeviceKind::io_uring, .uring_system = &system},
+          nullptr)
+          .value();
+  const FileHandle kept = make_file(*device, "kept", 64_KiB, 8);
+  device->close(make_file(*device, "closed", 64_KiB, 9));
+  CHECK(system.given_up == 0);
+  const AlignedBuffer buffer(64_KiB);
+  CHECK(device->run(read_request(kept, 0, buffer)).ok());
+  system.refuses = false;
+  CHECK(device->run(read_request(kept, 0, buffer)).ok());
+  CHECK(device->run(read_request(kept, 0, buffer)).ok());
+  CHECK(system.given_up == 1);
+}
+
 TEST_CASE("With memlock of 64 KiB reads still work unregistered, and the limit is named") {
   for (const std::uint64_t limit : {64_KiB, 8_MiB}) {
     const auto directory = open_directory();
