@@ -241,6 +241,7 @@ void Writer::reclaim_ahead() {
       log_.openable() > reserve_segments || reclaimed_for_ == log_.open_segment_id()) {
     return;
   }
+  state_.at_point("reclaim-ahead");
   may_write_ahead_ = true;
   write_ahead();
   const auto progress = reclaimer_.advance([this] { write_ahead(); });

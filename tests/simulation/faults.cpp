@@ -5,6 +5,8 @@
 #include <cstring>
 #include <map>
 
+#include "kvstrata/check.h"
+
 namespace kvstrata::simulation {
 
 namespace {
@@ -24,8 +26,10 @@ constexpr std::array<const char*, 7> operation_names = {
 constexpr std::array<const char*, 8> action_names = {"fail", "tear",  "cut",  "overreport",
                                                      "flip", "delay", "hold", "duplicate"};
 
-constexpr int blocks = 60;      // more than the segments hold, so that some are reclaimed
-constexpr int late_blocks = 6;  // after the restart
+constexpr int blocks = 60;        // more than the segments hold, so that some are reclaimed
+constexpr int burst_blocks = 24;  // at once: reclaim then goes ahead step by step
+constexpr int late_blocks = 6;    // after the restart
+constexpr std::uint64_t group_bytes = 24_KiB;  // so that a burst is several groups
 
 // Small ones, such that fill a record, and such that are split over three.
 std::uint64_t bytes_of(int n) {
@@ -45,12 +49,26 @@ void put_and_get(Bench& bench, Journal& journal, FaultOutcome& outcome, int firs
   }
 }
 
+void put_burst(Bench& bench, Journal& journal, int first) {
+  const std::vector<Status> ended = bench.put_burst(first, burst_blocks, bytes_of);
+  for (int i = 0; i < burst_blocks; ++i) {
+    journal.acknowledged[first + i] = ended[static_cast<std::size_t>(i)].ok();
+  }
+}
+
+void set_sizes(Bench& bench) {
+  bench.sizes.segments = 6;
+  bench.sizes.group_commit_bytes = group_bytes;
+}
+
 void run_scenario(Bench& bench, Journal& journal, FaultOutcome& outcome) {
   if (!bench.start()) return;
   put_and_get(bench, journal, outcome, 0, blocks - 1);
+  put_burst(bench, journal, blocks);
   bench.store.reset();
   if (!bench.start()) return;
-  put_and_get(bench, journal, outcome, blocks, blocks + late_blocks - 1);
+  const int late = blocks + burst_blocks;
+  put_and_get(bench, journal, outcome, late, late + late_blocks - 1);
 }
 
 // With the fault gone and time passed, everything that was acknowledged is there, and the store
@@ -148,10 +166,11 @@ std::string FaultCase::name() const {
 
 std::vector<FaultCase> all_fault_cases(const Place& place) {
   Bench bench(place);
-  bench.sizes.segments = 6;
+  set_sizes(bench);
   Journal journal;
   FaultOutcome outcome;
   run_scenario(bench, journal, outcome);
+  KV_CHECK(bench.machine.reclaims_ahead() > 1, "a burst is long enough for reclaim to go ahead");
   std::vector<FaultCase> cases;
   for (std::size_t i = 0; i < storage::fault_target_count; ++i) {
     const auto target = static_cast<FaultTarget>(i);
@@ -166,7 +185,7 @@ std::vector<FaultCase> all_fault_cases(const Place& place) {
 
 FaultOutcome run_fault_case(const Place& place, const FaultCase& fault_case) {
   Bench bench(place);
-  bench.sizes.segments = 6;
+  set_sizes(bench);
   if (fault_case.of_index) {
     bench.machine.index().plan(fault_case.index);
   } else {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "storage/device/fault_script.h"
+#include "tests/simulation/fault_program.h"
 #include "tests/simulation/kit.h"
 
 namespace kvstrata::simulation {
@@ -19,16 +20,6 @@ struct FaultCase {
   SimulatedDisk::Fault index;
 
   std::string name() const;
-};
-
-struct FaultOutcome {
-  std::uint64_t wrong_bytes = 0;
-  std::uint64_t lost = 0;   ///< acknowledged, not dropped, and not there
-  std::uint64_t stuck = 0;  ///< the store did not work again when the fault had passed
-  std::uint64_t struck = 0;
-  std::vector<std::string> what;
-
-  bool ok() const { return wrong_bytes + lost + stuck == 0; }
 };
 
 /// Every case, in a fixed order. Counts the operations of a run without faults first.

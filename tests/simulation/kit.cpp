@@ -2,7 +2,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <future>
 
 #include "kvstrata/check.h"
 #include "storage/segment/record.h"
@@ -57,7 +56,7 @@ bool Bench::dropped(int n) {
   return dropped_.contains(n);
 }
 
-Status Bench::put(int n, std::uint64_t bytes) {
+Bench::Ended Bench::append(int n, std::uint64_t bytes) {
   {
     const std::lock_guard lock(mutex_);
     dropped_.erase(n);
@@ -71,12 +70,31 @@ Status Bench::put(int n, std::uint64_t bytes) {
   request.frame_bytes = bytes;
   request.raw_bytes = bytes;
   request.payload_xxh3 = storage::checksum(content);
-  std::promise<Status> ended;
-  KV_TRY(store->append(std::move(request), [&](const Result<storage::IndexEntry>& entry) {
-    ended.set_value(entry ? Status() : entry.error());
-  }));
+  const auto ended = std::make_shared<std::promise<Status>>();
+  const Status queued =
+      store->append(std::move(request), [ended](const Result<storage::IndexEntry>& entry) {
+        ended->set_value(entry ? Status() : entry.error());
+      });
+  if (!queued) ended->set_value(queued);
+  return ended->get_future();
+}
+
+Status Bench::put(int n, std::uint64_t bytes) {
+  Ended ended = append(n, bytes);
   KV_TRY(store->flush());
-  return ended.get_future().get();
+  return ended.get();
+}
+
+std::vector<Status> Bench::put_burst(int first, int count,
+                                     const std::function<std::uint64_t(int)>& bytes_of) {
+  machine.hold_writer();
+  std::vector<Ended> appended;
+  for (int n = first; n < first + count; ++n) appended.push_back(append(n, bytes_of(n)));
+  machine.let_writer_go();
+  (void)store->flush();
+  std::vector<Status> ended;
+  for (Ended& one : appended) ended.push_back(one.get());
+  return ended;
 }
 
 Bench::Answer Bench::get(int n, std::uint64_t bytes) {

@@ -2,10 +2,13 @@
 // with a store on it whose blocks are numbers.
 #pragma once
 
+#include <functional>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "tests/simulation/machine.h"
 #include "tests/simulation/model.h"
@@ -38,6 +41,9 @@ class Bench {
   void stop();
   /// Puts block n, durably.
   Status put(int n, std::uint64_t bytes = 5'000);
+  /// Puts many blocks that reach the writer all at once; how each ended.
+  std::vector<Status> put_burst(int first, int count,
+                                const std::function<std::uint64_t(int)>& bytes_of);
   /// Whether the store has block n, and gives back its bytes and no other ones.
   enum class Answer { absent, intact, wrong, unreadable };
   Answer get(int n, std::uint64_t bytes = 5'000);
@@ -50,6 +56,8 @@ class Bench {
   std::unique_ptr<storage::Store> store;
 
  private:
+  using Ended = std::future<Status>;
+  Ended append(int n, std::uint64_t bytes);
   BlockKey key(int n) const { return {ns_, digest_of(n), 0}; }
 
   NamespaceId ns_{};

@@ -65,6 +65,7 @@ Result<std::unique_ptr<storage::Store>> Machine::open_store(const Sizes& sizes) 
   storage::StoreOptions options;
   options.directory = directory_;
   options.segment_bytes = sizes.segment_bytes;
+  options.group_commit_bytes = sizes.group_commit_bytes;
   options.index_reserve_bytes = index_reserve_bytes;
   options.disk_budget_bytes = index_reserve_bytes + fixed_bytes + budget_of_segments(sizes);
   options.group_commit_delay = Milliseconds(24 * 3'600'000);  // groups end when they are flushed
@@ -96,11 +97,31 @@ void Machine::at_point(std::string_view name) {
       awaited = waiting_ && waiting_();
     }
     if (awaited) moved_.notify_one();
+    if (name == "append-taken") wait_while_held();
     return;
   }
+  if (name == "reclaim-ahead") ++reclaims_ahead_;
   if (name == "before-reclaim-index" && power_.on()) reclaim_in_doubt_ = true;
   if (name == "after-reclaim-index") reclaim_in_doubt_ = false;
   power_.point(name);
+}
+
+void Machine::hold_writer() {
+  const std::lock_guard lock(mutex_);
+  held_ = true;
+}
+
+void Machine::let_writer_go() {
+  {
+    const std::lock_guard lock(mutex_);
+    held_ = false;
+  }
+  let_go_.notify_one();
+}
+
+void Machine::wait_while_held() {
+  std::unique_lock lock(mutex_);
+  let_go_.wait(lock, [this] { return !held_; });
 }
 
 std::uint64_t Machine::taken() const {

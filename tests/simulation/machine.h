@@ -26,6 +26,7 @@ namespace kvstrata::simulation {
 struct Sizes {
   std::uint64_t segment_bytes = 64_KiB;
   std::uint64_t segments = 8;
+  std::uint64_t group_commit_bytes = 8_MiB;
 };
 
 class Machine {
@@ -41,6 +42,12 @@ class Machine {
   std::uint64_t taken() const;
   /// Returns when that many are, and the writer is ready for more.
   void wait_taken(std::uint64_t appends);
+  /// The writer waits with the next append it takes, until it is let go: so what is appended
+  /// meanwhile is there all at once, as under load.
+  void hold_writer();
+  void let_writer_go();
+  /// Steps of reclaim that were taken while the disk had other work.
+  std::uint64_t reclaims_ahead() const { return reclaims_ahead_; }
   /// Returns when the writer has nothing to do: everything is flushed, every errand done.
   void settle(storage::Store& store);
 
@@ -70,6 +77,7 @@ class Machine {
 
  private:
   void at_point(std::string_view name);
+  void wait_while_held();
   void wait_until(const std::function<bool()>& reached);
   void cut();
   std::string broken_mark() const { return directory_ + "/index/BROKEN"; }
@@ -85,10 +93,12 @@ class Machine {
   std::shared_ptr<storage::FaultScript> transfers_;
   std::atomic<std::uint64_t> syncs_left_{0}, syncs_failed_{0};
   std::atomic<bool> reclaim_in_doubt_{false};
+  std::atomic<std::uint64_t> reclaims_ahead_{0};
   bool marked_broken_ = false;  // when the power went
 
   mutable std::mutex mutex_;
-  std::condition_variable moved_;
+  std::condition_variable moved_, let_go_;
+  bool held_ = false;
   std::function<bool()> waiting_;  // whether what the simulation waits for has come
   std::uint64_t turns_ = 0, taken_ = 0, turns_at_last_taken_ = 0;
 };
