@@ -3,8 +3,9 @@ of it.
 
 1. Faults: one scenario (put, get, reclaim, restart), run once for each operation of its disks and
    each way in which that can fail, once or from then on.
-2. Simulation: runs decided by seeds, with faults, power cuts and restarts.
-3. Mutants: mistakes planted in the storage, of which each must be noticed.
+2. Memory: the same for each system call by which an engine takes memory or registers it.
+3. Simulation: runs decided by seeds, with faults, power cuts and restarts.
+4. Mutants: mistakes planted in the storage, of which each must be noticed.
 
 doc/simulation.md tells what is covered. FILE gets one flat object: cases, wrong_bytes, lost, stuck,
 hangs, crashes, leaks, sim_seeds, sim_failed, sim_first, sim_power_cuts, mutants, mutants_killed.
@@ -19,7 +20,7 @@ import builds
 from paths import LOGS
 from steps import StepFailed, run as run_step
 
-HELP = "fail every operation of the storage, simulate power cuts, plant mistakes"
+HELP = "fail every operation of disks and memory, simulate power cuts, plant mistakes"
 MUST_BE_ZERO = ["wrong_bytes", "lost", "stuck", "hangs", "crashes", "leaks", "sim_failed"]
 
 
@@ -60,13 +61,14 @@ def sum_up(*parts: dict[str, int]) -> dict[str, int]:
 def run(options) -> int:
     plain, mutants = builds.named("release"), builds.named("mutants")
     builds.prepare(plain, mutants)
-    for build, names in [(plain, ["storage_faults", "storage_simulation"]),
+    for build, names in [(plain, ["storage_faults", "memory_faults", "storage_simulation"]),
                          (mutants, ["storage_mutants"])]:
         builds.compile(build, [f"tests/simulation/{name}" for name in names])
     first = options.first if options.first is not None else random.SystemRandom().getrandbits(32)
     print(f"tools/dev fault --first {first} --sim-seeds {options.sim_seeds}", flush=True)
     total = sum_up(
         figures(plain, "storage_faults", "--every", options.every),
+        figures(plain, "memory_faults", "--every", options.every),
         figures(plain, "storage_simulation", "--first", first, "--seeds", options.sim_seeds),
         figures(mutants, "storage_mutants"))
     if options.json:
