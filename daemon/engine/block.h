@@ -34,6 +34,8 @@ struct Block {
   bool dirty = false;        ///< visible, not yet durable
   bool unwanted = false;     ///< removed while dirty: its key has a tombstone until the write ended
   bool pinned = false;
+  bool unadmitted = false;  ///< in host memory alone: the admission policy declined it
+  bool must_write = false;  ///< being put, and to be admitted since what continues it was
 
   BlockKey key;
   std::optional<Hash256> parent;
@@ -44,6 +46,7 @@ struct Block {
   hostmem::Slot slot;
 
   Sequence sequence;
+  std::uint64_t write_order = 0;  ///< when it was handed to the Flusher
   ConnectionId writer;
   std::uint64_t created_unix_ms = 0;
   hostmem::EvictionPolicy* order = nullptr;  ///< the one that lists it, if any

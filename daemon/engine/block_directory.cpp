@@ -64,6 +64,7 @@ void BlockDirectory::forget(const BlockPtr& block) {
   block->dead = true;
   list_in(*block, nullptr);
   blocks_.erase(block->key);
+  if (on_forgotten_) on_forgotten_(*block);
   if (block->holds == 0 && block->host == Block::HostCopy::ready) free_memory(*block);
 }
 
@@ -263,6 +264,7 @@ bool BlockDirectory::empty_a_chunk() {
 void BlockDirectory::count_evicted(const Block& block) {
   ++core_.counters.evicted_blocks;
   core_.counters.evicted_bytes += block.raw_bytes;
+  core_.counters.evicted_unadmitted_blocks += block.unadmitted ? 1 : 0;
 }
 
 // Clients that map a closed chunk are asked to unmap it; until then it counts as memory.

@@ -31,6 +31,8 @@ class BlockDirectory {
   BlockPtr remember(const BlockKey& key, TenantId tenant, const storage::IndexEntry& entry);
   /// Nobody finds the block from now on; its memory goes with its last hold.
   void forget(const BlockPtr& block);
+  /// Called with each block that is forgotten, whatever the reason.
+  void on_forgotten(std::function<void(Block&)> callback) { on_forgotten_ = std::move(callback); }
   /// The record on disk is gone; forgets the block if nothing else is left of it.
   void lost_record(const BlockKey& key);
 
@@ -71,6 +73,7 @@ class BlockDirectory {
   std::unordered_map<ChunkId, std::unordered_map<std::uint32_t, Block*>> by_slot_;
   std::unique_ptr<hostmem::EvictionPolicy> host_order_;  ///< blocks with a ready copy
   std::unique_ptr<hostmem::EvictionPolicy> disk_order_;  ///< blocks known by their entry alone
+  std::function<void(Block&)> on_forgotten_;
 };
 
 }  // namespace kvstrata::daemon

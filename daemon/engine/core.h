@@ -21,7 +21,9 @@ struct Counters {
   std::uint64_t put_blocks = 0, put_bytes = 0, put_exists = 0, put_conflicts = 0, put_refused = 0;
   std::uint64_t encoded_blocks = 0, encoded_raw_bytes = 0, encoded_frame_bytes = 0,
                 encoded_raw_for_lag = 0, durable_blocks = 0, durable_failures = 0;
-  std::uint64_t evicted_blocks = 0, evicted_bytes = 0, removed_blocks = 0;
+  std::uint64_t admission_declined_blocks = 0, admission_later_blocks = 0;
+  std::uint64_t evicted_blocks = 0, evicted_bytes = 0, evicted_unadmitted_blocks = 0;
+  std::uint64_t removed_blocks = 0;
   std::uint64_t corrupt_blocks = 0, epoch_bumps = 0, expired_reservations = 0;
 };
 

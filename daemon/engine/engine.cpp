@@ -43,6 +43,7 @@ Status EngineImpl::open() {
   KV_ASSIGN(core_.store, storage::Store::open(core_.options.store));
   core_.workers = make_worker_pool(core_.options.worker_threads, "kv-worker");
   core_.encoders = make_worker_pool(core_.options.encode_threads, "kv-encode");
+  KV_TRY(gate_.open());
   KV_TRY(namespaces_.load());
   core_.store->on_dropped([this](std::span<const BlockKey> keys) {
     core_.to_control([this, dropped = std::vector<BlockKey>(keys.begin(), keys.end())] {
@@ -77,6 +78,7 @@ std::vector<std::pair<ConnectionId, std::string>> EngineImpl::tick() {
   leases_.expire();
   puts_.expire();
   flusher_.tick();
+  gate_.tick();
   if (draining_ && core_.clock.now() >= drain_deadline_) drained();
   std::vector<std::pair<ConnectionId, std::string>> overdue;
   for (const ConnectionId connection : core_.arena->overdue(core_.clock.now() - unmap_grace)) {
@@ -89,6 +91,7 @@ void EngineImpl::drain(Milliseconds limit, std::function<void()> done) {
   draining_ = true;
   drain_deadline_ = core_.clock.now() + limit;
   on_drained_ = std::move(done);
+  // What was declined is not written: a shutdown is no reason to think it will be wanted again.
   flusher_.flush(ConnectionId{}, std::nullopt, [this](const Result<Sequence>&) { drained(); });
 }
 
@@ -140,6 +143,11 @@ void EngineImpl::count_lookup(std::size_t wanted, std::span<const BlockPtr> foun
   core_.counters.miss_blocks += wanted - hits;
 }
 
+void EngineImpl::used(std::span<const BlockPtr> prefix) {
+  directory_.touch(prefix);
+  gate_.used_again(prefix);
+}
+
 void EngineImpl::lookup(const Caller& caller, Selection selection, Milliseconds period,
                         Done<LeaseGrant> done) {
   const bool prefix = selection.by != SelectBy::key;
@@ -158,7 +166,7 @@ void EngineImpl::lookup(const Caller& caller, Selection selection, Milliseconds 
                  const auto end = std::ranges::find(*found, nullptr);
                  found->erase(end, found->end());
                  count_lookup(wanted, *found);
-                 directory_.touch(*found);
+                 used(*found);
                  done(leases_.grant(caller, std::move(*found), period));
                });
 }
@@ -198,7 +206,7 @@ void EngineImpl::group_lookup(const Caller& caller, std::vector<Selection> shard
     std::vector<LeaseGrant> grants;
     for (Found& found : group->found) {
       found.resize(blocks);
-      directory_.touch(found);
+      used(found);
       auto grant = leases_.grant(caller, std::move(found), period);
       if (!grant) {
         for (const LeaseGrant& given : grants) (void)leases_.release(caller, given.lease);
@@ -279,7 +287,7 @@ void EngineImpl::get(const Caller& caller, Selection selection, bool prefix, Mil
                  Found present;
                  std::ranges::copy_if(*found, std::back_inserter(present),
                                       [](const BlockPtr& block) { return block != nullptr; });
-                 directory_.touch(present);
+                 used(present);
                  const auto grant = leases_.grant(caller, std::move(present), period);
                  if (!grant) {
                    done(grant.error());
@@ -373,7 +381,7 @@ void EngineImpl::put(const Caller& caller, NewBlocks blocks,
 
 void EngineImpl::flush(const Caller& caller, std::optional<Sequence> sequence,
                        Done<Sequence> done) {
-  flusher_.flush(caller.connection, sequence, std::move(done));
+  gate_.flush(caller, sequence, std::move(done));
 }
 
 std::optional<hostmem::ChunkInfo> EngineImpl::find_chunk(ChunkId chunk) const {

@@ -28,7 +28,10 @@ struct EngineOptions {
   Milliseconds reservation_period{30'000};  ///< a slot not committed by then is taken back
   std::size_t directory_entries_max = 1u << 20;
   std::uint64_t prefault_bytes = 0;
-  std::string codec = "static";  ///< for blocks at rest: "static" or "raw"
+  std::string codec = "static";   ///< for blocks at rest: "static" or "raw"
+  std::string admission = "all";  ///< to the disk: "all" or "second-use"
+  /// Test hook: false lets "second-use" decline blocks while the disk has plenty of room, too.
+  bool admit_all_until_full = true;
   const Clock* clock = &Clock::system();
   /// Test hook: called with the name of each named point ("after-index-read") on the thread that
   /// reaches it. May be empty. The store has points of its own.

@@ -32,7 +32,7 @@ void EngineImpl::records_dropped(std::span<const BlockKey> keys) {
 }
 
 void EngineImpl::change(const Caller& caller, const Selection& selection, Done<Changed> done,
-                        std::function<void(Block&)> in_memory,
+                        std::function<void(const BlockPtr&)> in_memory,
                         std::function<Status(std::span<const BlockKey>)> on_disk) {
   find<Changed>(caller, selection, false, done, [=, this](const Found& found) {
     Changed changed;
@@ -43,7 +43,7 @@ void EngineImpl::change(const Caller& caller, const Selection& selection, Done<C
         continue;
       }
       ++changed.changed;
-      in_memory(*block);
+      in_memory(block);
       keys.push_back(block->key);
     }
     // What is not on disk yet is written with its new state; the index takes the change after that.
@@ -63,7 +63,11 @@ void EngineImpl::change(const Caller& caller, const Selection& selection, Done<C
 
 void EngineImpl::pin(const Caller& caller, Selection selection, bool pinned, Done<Changed> done) {
   change(
-      caller, selection, std::move(done), [pinned](Block& block) { block.pinned = pinned; },
+      caller, selection, std::move(done),
+      [this, pinned](const BlockPtr& block) {
+        block->pinned = pinned;
+        if (pinned) gate_.admit(block);  // the host tier evicts pinned blocks
+      },
       [this, pinned](std::span<const BlockKey> keys) {
         return core_.store->set_pinned(keys, pinned);
       });
@@ -74,7 +78,7 @@ void EngineImpl::set_ttl(const Caller& caller, Selection selection, std::uint64_
   const std::uint64_t expires = ttl_ms == 0 ? 0 : core_.clock.unix_ms() + ttl_ms;
   change(
       caller, selection, std::move(done),
-      [expires](Block& block) { block.expires_unix_ms = expires; },
+      [expires](const BlockPtr& block) { block->expires_unix_ms = expires; },
       [this, expires](std::span<const BlockKey> keys) {
         return core_.store->set_expiry(keys, expires);
       });
@@ -230,6 +234,7 @@ BlockDetails EngineImpl::describe(const BlockKey& key, const storage::IndexEntry
   if (block == nullptr) return details;
   details.in_host = block->host == Block::HostCopy::ready;
   details.leases = block->holds - (block->dirty ? 1 : 0);
+  details.unadmitted = block->unadmitted;
   if (entry == nullptr) {
     details.parent = block->parent;
     details.raw_bytes = block->raw_bytes;
@@ -252,7 +257,9 @@ void EngineImpl::list_blocks(const Caller& caller, NamespaceId id, std::optional
   Page page;
   if (!after) {
     directory_.for_each([&](const BlockPtr& block) {
-      if (block->key.ns == id && block->dirty) page.blocks.push_back(describe(block->key, nullptr));
+      const bool fits = block->unadmitted && page.blocks.size() < limit;
+      if (block->key.ns == id && (block->dirty || fits))
+        page.blocks.push_back(describe(block->key, nullptr));
     });
   }
   using Entries = std::vector<std::pair<BlockKey, storage::IndexEntry>>;
@@ -338,8 +345,11 @@ EngineStats EngineImpl::stats(const Caller&) const {
                     {"encoded_raw_for_lag", c.encoded_raw_for_lag},
                     {"durable_blocks", c.durable_blocks},
                     {"durable_failures", c.durable_failures},
+                    {"admission_declined_blocks", c.admission_declined_blocks},
+                    {"admission_later_blocks", c.admission_later_blocks},
                     {"evicted_blocks", c.evicted_blocks},
                     {"evicted_bytes", c.evicted_bytes},
+                    {"evicted_unadmitted_blocks", c.evicted_unadmitted_blocks},
                     {"removed_blocks", c.removed_blocks},
                     {"corrupt_blocks", c.corrupt_blocks},
                     {"epoch_bumps", c.epoch_bumps},
@@ -349,9 +359,12 @@ EngineStats EngineImpl::stats(const Caller&) const {
                   {"dirty_blocks", flusher_.dirty_blocks()},
                   {"dirty_bytes", flusher_.dirty_bytes()},
                   {"encoding_blocks", flusher_.encoding_blocks()},
+                  {"unadmitted_blocks", gate_.unadmitted_blocks()},
+                  {"unadmitted_bytes", gate_.unadmitted_bytes()},
                   {"reservations", puts_.reservations()},
                   {"reserved_bytes", puts_.reserved_bytes()},
                   {"last_sequence", flusher_.last_sequence().value}};
+  stats.admission = std::string(gate_.policy());
   stats.arena = core_.arena->stats();
   stats.leases = leases_.stats();
   stats.store = core_.store->stats();

@@ -9,6 +9,7 @@
 
 #include "daemon/engine/block_directory.h"
 #include "daemon/engine/core.h"
+#include "daemon/engine/disk_gate.h"
 #include "daemon/engine/engine.h"
 #include "daemon/engine/finder.h"
 #include "daemon/engine/flusher.h"
@@ -90,13 +91,15 @@ class EngineImpl final : public Engine {
             std::function<void(Found)> then);
   /// Applies a change of the index to what is found of a selection.
   void change(const Caller& caller, const Selection& selection, Done<Changed> done,
-              std::function<void(Block&)> in_memory,
+              std::function<void(const BlockPtr&)> in_memory,
               std::function<Status(std::span<const BlockKey>)> on_disk);
   /// Brings blocks into host memory, in order; null blocks are answered not_found.
   void bring(const std::vector<BlockPtr>& blocks, LeaseGrant grant,
              const std::vector<std::uint32_t>& expected_tokens, Done<Loaded> done);
   void find_elsewhere(const Caller& caller, const Selection& selection, Explanation explanation,
                       Done<Explanation> done);
+  /// The blocks of a prefix were wanted, in order.
+  void used(std::span<const BlockPtr> prefix);
   void count_lookup(std::size_t wanted, std::span<const BlockPtr> found);
   void drained();
   void records_dropped(std::span<const BlockKey> keys);
@@ -109,7 +112,8 @@ class EngineImpl final : public Engine {
   LeaseDesk leases_{core_, directory_};
   Loader loader_{core_, namespaces_, directory_};
   Flusher flusher_{core_, namespaces_, directory_, finder_};
-  PutPath puts_{core_, namespaces_, directory_, finder_, flusher_};
+  DiskGate gate_{core_, directory_, flusher_};
+  PutPath puts_{core_, namespaces_, directory_, finder_, flusher_, gate_};
   Remover remover_{core_, directory_, finder_};
   bool draining_ = false;
   MonotonicTime drain_deadline_{};

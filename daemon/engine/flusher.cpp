@@ -29,13 +29,20 @@ bool Flusher::has_room_for(std::uint64_t bytes) const {
   return dirty_bytes_ == 0 || dirty_bytes_ + bytes <= unflushed_max(core_.options);
 }
 
-void Flusher::add(const BlockPtr& block) {
-  block->sequence = {next_sequence_++};
-  block->dirty = true;
-  dirty_.insert(block->sequence.value);
-  dirty_bytes_ += block->raw_bytes;
-  directory_.hold(block);
-  queue_.push_back(block);
+bool Flusher::keeps_up(std::uint64_t more_bytes) const {
+  return dirty_bytes_ + more_bytes <= unflushed_max(core_.options) / 2;
+}
+
+// All are queued before any is started: starting one looks at all that wait.
+void Flusher::add(std::span<const BlockPtr> blocks) {
+  for (const BlockPtr& block : blocks) {
+    block->dirty = true;
+    block->write_order = ++last_write_order_;
+    dirty_.insert(block->sequence.value);
+    dirty_bytes_ += block->raw_bytes;
+    directory_.hold(block);
+    queue_.push_back(block);
+  }
   pump();
 }
 
@@ -119,7 +126,7 @@ void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
   bytes_in_flight_ += block->raw_bytes;
   ++blocks_in_flight_;
   auto [table, tables] = group.tables->current();
-  const bool lags = dirty_bytes_ > unflushed_max(core_.options) / 2;
+  const bool lags = !keeps_up();
   if (lags || core_.options.codec == "raw") {
     table = {};
     tables = nullptr;
@@ -217,6 +224,11 @@ void Flusher::clean(const BlockPtr& block) {
   dirty_.erase(block->sequence.value);
   dirty_bytes_ -= block->raw_bytes;
   directory_.unhold(block);
+  for (Waiter& waiter : waiters_) {
+    const bool awaited =
+        block->sequence.value <= waiter.sequence && block->write_order <= waiter.write_order;
+    waiter.open -= awaited ? 1 : 0;
+  }
   answer_waiters();
 }
 
@@ -224,7 +236,9 @@ void Flusher::flush(ConnectionId connection, std::optional<Sequence> sequence,
                     Done<Sequence> done) {
   const std::uint64_t last = last_sequence().value;
   const std::uint64_t wanted = sequence ? std::min(sequence->value, last) : last;
-  waiters_.push_back({wanted, connection, std::move(done)});
+  const auto newer = std::distance(dirty_.upper_bound(wanted), dirty_.end());
+  const std::uint64_t open = dirty_.size() - static_cast<std::uint64_t>(newer);
+  waiters_.push_back({wanted, last_write_order_, open, connection, std::move(done)});
   answer_waiters();
 }
 
@@ -232,14 +246,14 @@ void Flusher::answer_waiters() {
   const std::uint64_t durable_up_to = dirty_.empty() ? last_sequence().value : *dirty_.begin() - 1;
   std::vector<Waiter> ready;
   std::erase_if(waiters_, [&](Waiter& waiter) {
-    if (waiter.sequence > durable_up_to) return false;
+    if (waiter.open > 0) return false;
     ready.push_back(std::move(waiter));
     return true;
   });
   for (const Waiter& waiter : ready) {
     const auto failure = failures_.extract(waiter.connection);
     if (failure.empty()) {
-      waiter.done(Sequence{durable_up_to});
+      waiter.done(Sequence{std::max(waiter.sequence, durable_up_to)});
     } else {
       const Failure& one = failure.mapped();
       waiter.done(one.why->with_context(std::to_string(one.blocks) +

@@ -1,11 +1,12 @@
 // A Flusher makes visible blocks durable: it encodes them on background threads and appends the
-// frames to the store, in the order of their sequence, with bounded lag. Control thread only.
+// frames to the store, in the order they were added, with bounded lag. Control thread only.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <set>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -19,12 +20,16 @@ class Flusher {
  public:
   Flusher(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder);
 
-  /// Takes over a block that just became visible; it gets the next sequence.
-  void add(const BlockPtr& block);
+  /// The sequence of a block that becomes visible now.
+  Sequence take_sequence() { return {next_sequence_++}; }
+  /// Takes over visible blocks, which have their sequences; they are written in this order.
+  void add(std::span<const BlockPtr> blocks);
   /// True if `bytes` more may become visible before older ones are durable.
   bool has_room_for(std::uint64_t bytes) const;
+  /// False: so much is waiting, with `more_bytes`, that blocks are written raw.
+  bool keeps_up(std::uint64_t more_bytes = 0) const;
   /// Runs `done` when everything of `connection` up to `sequence` is durable, or with why some of
-  /// it is not. none: everything visible now.
+  /// it is not. none: everything added so far.
   void flush(ConnectionId connection, std::optional<Sequence> sequence, Done<Sequence> done);
   void connection_closed(ConnectionId connection) { failures_.erase(connection); }
   /// Tries again what the store had no room for.
@@ -41,8 +46,12 @@ class Flusher {
     storage::AppendRequest request;
     Status status;
   };
+  /// Blocks that were added later, though they became visible before, don't hold it up: they could
+  /// come for ever.
   struct Waiter {
     std::uint64_t sequence;
+    std::uint64_t write_order;
+    std::uint64_t open;  ///< blocks it waits for
     ConnectionId connection;
     Done<Sequence> done;
   };
@@ -71,6 +80,7 @@ class Flusher {
   BlockDirectory& directory_;
   Finder& finder_;
   std::uint64_t next_sequence_ = 1;
+  std::uint64_t last_write_order_ = 0;
   std::deque<BlockPtr> queue_;
   std::set<std::uint64_t> dirty_;  ///< sequences not yet durable
   std::uint64_t dirty_bytes_ = 0;

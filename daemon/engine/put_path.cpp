@@ -28,12 +28,13 @@ struct PutPath::Batch {
 };
 
 PutPath::PutPath(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder,
-                 Flusher& flusher)
+                 Flusher& flusher, DiskGate& gate)
     : core_(core),
       namespaces_(namespaces),
       directory_(directory),
       finder_(finder),
-      flusher_(flusher) {}
+      flusher_(flusher),
+      gate_(gate) {}
 
 // Works out every block's key and identity; sources come later.
 Status PutPath::describe(Batch& batch, NewBlocks asked) const {
@@ -268,13 +269,7 @@ void PutPath::place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
     block = directory_.remember(incoming.key, batch->caller.tenant, *stored);
   }
   if (block != nullptr && block->is_visible(now_ms)) {
-    core_.on_worker([source = incoming.source] { return hash_payload(source); },
-                    [this, batch, index, block, on_disk = stored.has_value()](std::uint64_t xxh3) {
-                      const bool same = xxh3 == block->xxh3;
-                      ++(same ? core_.counters.put_exists : core_.counters.put_conflicts);
-                      if (same && !on_disk) write_again(*batch, block);
-                      settle(batch, index, same ? ErrorKind::exists : ErrorKind::conflict);
-                    });
+    compare(batch, index, block, stored.has_value());
     return;
   }
   if (block != nullptr && block->host == Block::HostCopy::filling) {
@@ -288,11 +283,32 @@ void PutPath::place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
   fill(batch, index);
 }
 
-// Reclaim has taken the record and left the copy in host memory. Who puts the block anew must be
-// able to rely on a FLUSH.
+// The key is there: with the same bytes, or with others.
+void PutPath::compare(const std::shared_ptr<Batch>& batch, std::size_t index, const BlockPtr& block,
+                      bool on_disk) {
+  // Were it evicted meanwhile, there would be nothing left to make durable.
+  const bool held = block->unadmitted;
+  if (held) directory_.hold(block);
+  core_.on_worker([source = batch->blocks[index].source] { return hash_payload(source); },
+                  [this, batch, index, block, on_disk, held](std::uint64_t xxh3) {
+                    const bool same = xxh3 == block->xxh3;
+                    ++(same ? core_.counters.put_exists : core_.counters.put_conflicts);
+                    if (same && (!on_disk || block->unadmitted)) write_again(*batch, block);
+                    if (held) directory_.unhold(block);
+                    settle(batch, index, same ? ErrorKind::exists : ErrorKind::conflict);
+                  });
+}
+
+// Reclaim has taken the record and left the copy in host memory, or there never was one. Who puts
+// the block anew must be able to rely on a FLUSH.
 void PutPath::write_again(Batch& batch, const BlockPtr& block) {
   if (block->dirty || block->dead || block->host != Block::HostCopy::ready) return;
-  flusher_.add(block);
+  if (block->unadmitted) {
+    gate_.used_again({&block, 1});
+    if (batch.asked.durable) gate_.admit(block);
+  } else {
+    gate_.add(block, true);
+  }
   batch.result.sequence = std::max(batch.result.sequence, block->sequence);
 }
 
@@ -338,7 +354,7 @@ void PutPath::fill(const std::shared_ptr<Batch>& batch, std::size_t index) {
         block->xxh3 = xxh3;
         directory_.publish(block);
         if (!block->dead) {
-          flusher_.add(block);
+          gate_.add(block, batch->asked.durable || batch->asked.pinned);
           batch->result.sequence = std::max(batch->result.sequence, block->sequence);
         }
         ++core_.counters.put_blocks;
@@ -370,7 +386,7 @@ void PutPath::settle(const std::shared_ptr<Batch>& batch, std::size_t index,
     batch->done(std::move(batch->result));
     return;
   }
-  // Blocks that existed may still be on their way to the disk too, so wait for all that is visible.
+  // Blocks that existed may still be on their way to the disk too, so wait for all that are.
   flusher_.flush(batch->caller.connection, std::nullopt, [batch](const Result<Sequence>& durable) {
     if (durable) {
       batch->done(std::move(batch->result));

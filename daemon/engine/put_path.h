@@ -8,6 +8,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "daemon/engine/disk_gate.h"
 #include "daemon/engine/finder.h"
 #include "daemon/engine/flusher.h"
 
@@ -16,7 +17,7 @@ namespace kvstrata::daemon {
 class PutPath {
  public:
   PutPath(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder,
-          Flusher& flusher);
+          Flusher& flusher, DiskGate& gate);
 
   Result<Reserved> reserve(const Caller& caller, NamespaceId ns, std::uint16_t group,
                            std::uint32_t slots, std::uint64_t bytes);
@@ -47,6 +48,8 @@ class PutPath {
   void start(const std::shared_ptr<Batch>& batch);
   void place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
                  const std::optional<storage::IndexEntry>& stored);
+  void compare(const std::shared_ptr<Batch>& batch, std::size_t index, const BlockPtr& block,
+               bool on_disk);
   void fill(const std::shared_ptr<Batch>& batch, std::size_t index);
   void forget_expired(const BlockPtr& block);
   void write_again(Batch& batch, const BlockPtr& block);
@@ -61,6 +64,7 @@ class PutPath {
   BlockDirectory& directory_;
   Finder& finder_;
   Flusher& flusher_;
+  DiskGate& gate_;
   std::unordered_map<std::uint64_t, Reservation> reservations_;
   std::unordered_map<ConnectionId, std::uint32_t> copying_;  ///< batches in progress
   std::unordered_set<ConnectionId> closed_while_copying_;

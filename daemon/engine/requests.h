@@ -146,6 +146,7 @@ struct BlockDetails {
   std::uint64_t frame_bytes = 0;  ///< 0: not on disk (yet)
   std::string codec;
   bool in_host = false, on_disk = false, pinned = false;
+  bool unadmitted = false;  ///< in host memory alone: not admitted to the disk so far
   std::uint32_t leases = 0;
   std::uint64_t payload_xxh3 = 0;
   std::uint64_t created_unix_ms = 0, expires_unix_ms = 0;
@@ -177,6 +178,7 @@ struct EngineStats {
   std::map<std::string, std::uint64_t> counters;
   std::map<std::string, std::uint64_t> gauges;
   std::map<std::string, std::string> notes;
+  std::string admission;  ///< name of the policy
   hostmem::ArenaStats arena;
   hostmem::LeaseStats leases;
   storage::StoreStats store;

@@ -101,6 +101,17 @@ Result<Loaded> EngineKit::get(const Caller& by, NamespaceId ns, std::vector<std:
   });
 }
 
+std::vector<std::uint8_t> EngineKit::exists(const Caller& by, NamespaceId ns,
+                                            std::vector<std::uint32_t> tokens) {
+  std::optional<std::vector<std::uint8_t>> each;
+  engine_->exists(by, by_tokens(ns, std::move(tokens)), [&](const Result<Present>& found) {
+    REQUIRE(found.ok());
+    each = found->each;
+  });
+  loop_.run_until([&] { return each.has_value(); });
+  return *each;
+}
+
 Status EngineKit::flush(const Caller& by) {
   const auto flushed =
       await<Sequence>([&](auto done) { engine_->flush(by, std::nullopt, std::move(done)); });

@@ -67,6 +67,9 @@ class EngineKit {
                         const std::vector<ByteVector>& blocks, bool durable = false);
   Result<LeaseGrant> lookup(const Caller& by, NamespaceId ns, std::vector<std::uint32_t> tokens);
   Result<Loaded> get(const Caller& by, NamespaceId ns, std::vector<std::uint32_t> tokens);
+  /// For each block, whether EXISTS finds it: which is no use of it.
+  std::vector<std::uint8_t> exists(const Caller& by, NamespaceId ns,
+                                   std::vector<std::uint32_t> tokens);
   Status flush(const Caller& by);
   Result<Removal> remove(const Caller& by, NamespaceId ns, std::vector<std::uint32_t> tokens);
 
