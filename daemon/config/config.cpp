@@ -19,6 +19,8 @@ constexpr std::array log_levels = {
 constexpr std::array store_devices = {std::pair{StoreDevice::automatic, "auto"},
                                       std::pair{StoreDevice::io_uring, "io_uring"},
                                       std::pair{StoreDevice::psync, "psync"}};
+constexpr std::array store_admissions = {std::pair{StoreAdmission::all, "all"},
+                                         std::pair{StoreAdmission::second_use, "second-use"}};
 
 template <typename Names>
 auto parse_name(const Names& names, std::string_view name)
@@ -54,6 +56,12 @@ Result<StoreDevice> parse_store_device(std::string_view name) {
 }
 std::string_view to_string(StoreDevice device) {
   return name_of(store_devices, device);
+}
+Result<StoreAdmission> parse_store_admission(std::string_view name) {
+  return parse_name(store_admissions, name);
+}
+std::string_view to_string(StoreAdmission admission) {
+  return name_of(store_admissions, admission);
 }
 
 Hash256 sha256(ByteView bytes) {

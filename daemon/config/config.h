@@ -48,12 +48,16 @@ struct ServerConfig {
 
 enum class StoreDevice : std::uint8_t { automatic, io_uring, psync };
 
+/// Which blocks are written to disk.
+enum class StoreAdmission : std::uint8_t { all, second_use };
+
 /// `[store]`
 struct StoreConfig {
   std::string directory;         ///< empty: default
   std::uint64_t disk_bytes = 0;  ///< 0: default
   StoreDevice device = StoreDevice::automatic;
   std::uint64_t segment_bytes = 0;  ///< 0: the store's choice
+  StoreAdmission admission = StoreAdmission::all;
 
   friend bool operator==(const StoreConfig&, const StoreConfig&) = default;
 };
@@ -116,6 +120,8 @@ Result<LogLevel> parse_log_level(std::string_view name);
 std::string_view to_string(LogLevel level);
 Result<StoreDevice> parse_store_device(std::string_view name);
 std::string_view to_string(StoreDevice device);
+Result<StoreAdmission> parse_store_admission(std::string_view name);
+std::string_view to_string(StoreAdmission admission);
 
 /// SHA-256, as tokens are kept.
 Hash256 sha256(ByteView bytes);

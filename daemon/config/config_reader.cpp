@@ -214,6 +214,7 @@ void read_store(Section section, StoreConfig& store) {
   if (store.segment_bytes % 4096 != 0) {
     section.fail(*section.find("segment"), "segment", "must be a multiple of 4096 bytes");
   }
+  section.parsed("admission", store.admission, parse_store_admission);
   section.finish();
 }
 

@@ -86,6 +86,7 @@ std::string to_toml(const Config& config) {
   if (config.store.disk_bytes != 0) out.size("disk", config.store.disk_bytes);
   out.text("device", to_string(config.store.device));
   if (config.store.segment_bytes != 0) out.size("segment", config.store.segment_bytes);
+  out.text("admission", to_string(config.store.admission));
   out.section("[memory]");
   if (config.memory.host_bytes != 0) out.size("host", config.memory.host_bytes);
   out.boolean("lock", config.memory.lock);

@@ -20,6 +20,9 @@ void add_options(CLI::App& app, CommandLine& arguments) {
   app.add_option("--host-memory", arguments.host_memory, "Host tier, as in 16GiB")
       ->type_name("SIZE");
   app.add_option("--disk", arguments.disk, "Disk budget, as in 50GiB")->type_name("SIZE");
+  app.add_option("--admission", arguments.admission,
+                 "Which blocks are written to disk: all or second-use")
+      ->type_name("POLICY");
   app.add_option("--log-level", arguments.log_level, "debug, info, warning or error")
       ->type_name("LEVEL");
   app.add_option("--ready-fd", arguments.ready_fd,
@@ -60,6 +63,7 @@ Status apply(const CommandLine& arguments, Config& config) {
               [](auto text) { return parse_size_from(text, host_bytes_min); }));
   KV_TRY(take(arguments.disk, "--disk", config.store.disk_bytes,
               [](auto text) { return parse_size_from(text, disk_bytes_min); }));
+  KV_TRY(take(arguments.admission, "--admission", config.store.admission, parse_store_admission));
   KV_TRY(take(arguments.log_level, "--log-level", config.log.level, parse_log_level));
   return {};
 }

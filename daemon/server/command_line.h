@@ -13,7 +13,7 @@ namespace kvstrata::daemon {
 /// What was given; the rest is the configuration file's or the defaults'.
 struct CommandLine {
   std::string config_path;
-  std::optional<std::string> data, socket, listen, host_memory, disk, log_level;
+  std::optional<std::string> data, socket, listen, host_memory, disk, admission, log_level;
   int ready_fd = -1;
   bool print_config = false;
 };

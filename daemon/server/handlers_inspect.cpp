@@ -20,6 +20,7 @@ Body describe(const BlockDetails& block) {
       .set_text("codec", block.codec)
       .set_bool("in_host", block.in_host)
       .set_bool("on_disk", block.on_disk)
+      .set_bool("unadmitted", block.unadmitted)
       .set_bool("pinned", block.pinned)
       .set_u64("leases", block.leases)
       .set_u64("xxh3", block.payload_xxh3)

@@ -33,7 +33,7 @@ Body leases_body(const hostmem::LeaseStats& leases) {
   return body;
 }
 
-Body store_body(const storage::StoreStats& store) {
+Body store_body(const storage::StoreStats& store, std::string_view admission) {
   Body body;
   body.set_u64("blocks", store.blocks)
       .set_u64("live_bytes", store.live_bytes)
@@ -59,6 +59,7 @@ Body store_body(const storage::StoreStats& store) {
       .set_u64("appends_in_flight", store.appends_in_flight)
       .set_u64("append_bytes_in_flight", store.append_bytes_in_flight)
       .set_text("device", store.device)
+      .set_text("admission", admission)
       .set_bool("writable", store.writable);
   return body;
 }
@@ -123,7 +124,7 @@ Status handle_stats(const RequestPtr& request) {
       .set_body("notes", map_body(stats.notes))
       .set_body("host", host_body(stats.arena))
       .set_body("leases", leases_body(stats.leases))
-      .set_body("store", store_body(stats.store))
+      .set_body("store", store_body(stats.store, stats.admission))
       .set_body("server", server_body(session.context()));
   session.answer_now(*request, std::move(reply));
   return {};

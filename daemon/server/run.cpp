@@ -46,6 +46,7 @@ EngineOptions engine_options(const Config& config) {
   options.arena.huge_pages = config.memory.huge_pages;
   options.prefault_bytes = config.memory.prefault_bytes.value_or(0);
   options.codec = config.codec.at_rest;
+  options.admission = to_string(config.store.admission);
   const std::size_t cpus = std::max(1u, std::thread::hardware_concurrency());
   options.worker_threads = std::clamp<std::size_t>(cpus / 2, 2, 8);
   options.encode_threads = std::clamp<std::size_t>(cpus / 4, 1, 8);

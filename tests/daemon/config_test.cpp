@@ -67,6 +67,7 @@ directory = "/data/kv"
 disk = "3TiB"
 device = "psync"
 segment = "64MiB"
+admission = "second-use"
 [memory]
 host = 1073741824
 lock = true
@@ -109,6 +110,7 @@ TEST_CASE("Every key reaches its field") {
   CHECK(config->store.disk_bytes == 3072_GiB);
   CHECK(config->store.device == StoreDevice::psync);
   CHECK(config->store.segment_bytes == 64_MiB);
+  CHECK(config->store.admission == StoreAdmission::second_use);
   CHECK(config->memory.host_bytes == 1_GiB);
   CHECK(config->memory.lock);
   CHECK_FALSE(config->memory.huge_pages);
@@ -151,6 +153,8 @@ TEST_CASE("Sizes and ranges are bounded, and the error says the bounds") {
 TEST_CASE("A value of the wrong type or outside its set is named with what is accepted") {
   CHECK(contains(error_of("[memory]\nlock = \"yes\"\n"), "memory.lock: write true or false"));
   CHECK(contains(error_of("[store]\ndevice = \"floppy\"\n"), "\"auto\", \"io_uring\", \"psync\""));
+  CHECK(contains(error_of("[store]\nadmission = \"third-use\"\n"),
+                 "store.admission: \"third-use\" is not one of \"all\", \"second-use\""));
   CHECK(contains(error_of("[codec]\nat_rest = \"zip\"\n"), "codec.at_rest"));
   CHECK(contains(error_of("[log]\nlevel = \"loud\"\n"), "\"debug\""));
   CHECK(contains(error_of("[server]\nsocket_mode = \"0777\"\n"), "0660"));

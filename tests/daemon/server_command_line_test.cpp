@@ -57,7 +57,7 @@ TEST_CASE("Arguments go over the file, the file over the defaults") {
       "[store]\ndirectory = \"/file\"\ndisk = \"1GiB\"\n[memory]\nhost = \"2GiB\"\n");
   const auto config =
       configure({"--config", file.path, "--data", "/argument", "--disk", "3GiB", "--socket", "/s",
-                 "--listen", "127.0.0.1:0", "--log-level", "error"});
+                 "--listen", "127.0.0.1:0", "--log-level", "error", "--admission", "second-use"});
   REQUIRE(config.ok());
   CHECK(config->store.directory == "/argument");
   CHECK(config->store.disk_bytes == 3_GiB);
@@ -65,6 +65,7 @@ TEST_CASE("Arguments go over the file, the file over the defaults") {
   CHECK(config->server.socket == "/s");
   CHECK(config->server.listen == "127.0.0.1:0");
   CHECK(config->log.level == LogLevel::error);
+  CHECK(config->store.admission == StoreAdmission::second_use);
 }
 
 TEST_CASE("A wrong argument is named with what is accepted") {
@@ -75,6 +76,7 @@ TEST_CASE("A wrong argument is named with what is accepted") {
            {{"--listen", "example.com:1"}, "--listen: "},
            {{"--listen", "0.0.0.0:1"}, "server.public = true"},
            {{"--log-level", "loud"}, "--log-level: "},
+           {{"--admission", "none"}, "--admission: \"none\" is not one of \"all\""},
            {{"--config", "/no/such/file"}, "/no/such/file"}}) {
     CAPTURE(part);
     const auto config = configure(words);

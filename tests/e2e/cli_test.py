@@ -13,12 +13,13 @@ import unittest
 DAEMON, TOOL = os.environ["KVSTRATAD"], os.environ["KVSTRATA"]
 
 
-def start_daemon(data, socket, log_level="warning"):
+def start_daemon(data, socket, *arguments, log_level="warning"):
     """A daemon that is ready."""
     read_end, write_end = os.pipe()
     daemon = subprocess.Popen(
         [DAEMON, "--data", data, "--socket", socket, "--host-memory", "32MiB", "--disk", "128MiB",
-         "--log-level", log_level, "--ready-fd", str(write_end)], pass_fds=[write_end])
+         "--log-level", log_level, "--ready-fd", str(write_end), *arguments],
+        pass_fds=[write_end])
     os.close(write_end)
     with os.fdopen(read_end) as ready:
         if ready.read() != "ready\n":
@@ -134,6 +135,21 @@ class CommandLine(unittest.TestCase):
         for words in (["dance"], ["ls", "--limit", "many"], ["clear"], []):
             done = subprocess.run([TOOL, *words], capture_output=True)
             self.assertEqual(done.returncode, 2, words)
+
+    def test_status_names_the_admission_policy_and_an_unknown_one_is_refused(self):
+        self.assertIn("every block is written to disk", self.ok("status"))
+        data, socket = self.directory / "small", self.directory / "a"
+        daemon = start_daemon(data, socket, "--admission", "second-use")
+        try:
+            status = self.run_tool("status", socket=socket).stdout.decode()
+            self.assertIn("0 B in host memory alone (second-use; 0 declined", status)
+        finally:
+            daemon.terminate()
+            daemon.wait()
+        refused = subprocess.run([DAEMON, "--data", data, "--admission", "first-use"],
+                                 capture_output=True, check=False)
+        self.assertEqual(refused.returncode, 2)
+        self.assertIn(b'"first-use" is not one of "all", "second-use"', refused.stderr)
 
     def test_status_stats_and_doctor_answer(self):
         self.assertIn("health", self.ok("status"))

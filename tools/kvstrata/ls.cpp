@@ -26,6 +26,7 @@ std::string flags_of(const Json& block) {
   std::string flags;
   flags += block.value("in_host", false) ? "host " : "";
   flags += block.value("on_disk", false) ? "disk " : "";
+  flags += block.value("unadmitted", false) ? "unadmitted " : "";
   flags += block.value("pinned", false) ? "pinned " : "";
   if (block.value("leases", 0U) > 0) flags += "leased ";
   if (!flags.empty()) flags.pop_back();

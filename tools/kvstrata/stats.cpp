@@ -40,6 +40,19 @@ std::string usage(std::uint64_t used, std::uint64_t budget) {
   return human_bytes(used) + " of " + human_bytes(budget) + " (" + percent(used, budget) + ")";
 }
 
+// "all" admits every block: nothing more to say of it.
+std::string not_admitted(const Json& stats) {
+  const std::string policy = stats.value("/store/admission"_json_pointer, std::string());
+  if (policy.empty() || policy == "all") return "nothing; every block is written to disk";
+  const auto counter = [&](const char* name) {
+    return human_count(number(stats, "counters", name));
+  };
+  return human_bytes(number(stats, "gauges", "unadmitted_bytes")) + " in host memory alone (" +
+         policy + "; " + counter("admission_declined_blocks") + " declined, " +
+         counter("admission_later_blocks") + " admitted later, " +
+         counter("evicted_unadmitted_blocks") + " evicted unwritten)";
+}
+
 void print_status(const Json& stats, const ServerInfo& server) {
   const auto counter = [&](const char* name) { return number(stats, "counters", name); };
   const std::uint64_t wanted = counter("lookup_blocks");
@@ -59,6 +72,7 @@ void print_status(const Json& stats, const ServerInfo& server) {
                                   number(stats, "host", "budget_bytes"))});
   table.add({"  blocks", human_count(number(stats, "gauges", "blocks_in_host"))});
   table.add({"not yet durable", human_bytes(number(stats, "gauges", "dirty_bytes"))});
+  table.add({"not admitted", not_admitted(stats)});
   table.add({"leases", human_count(number(stats, "leases", "active"))});
   table.add({"block hits", percent(hits, wanted) + " of " + human_count(wanted) + " (host " +
                                percent(counter("hit_blocks_host"), wanted) + ", disk " +
