@@ -285,7 +285,7 @@ Result<bool> Reclaimer::move_block(Reading& reading) {
     if (is_damage(record.error())) KV_TRY(remove_damaged(key, entry));
     return true;
   }
-  const Result<bool> has_room = add_move(RecordKind::block, key, entry, std::move(*record));
+  Result<bool> has_room = add_move(RecordKind::block, key, entry, std::move(*record));
   // Nor must one that there is no memory for: it stays behind like one that can't be read.
   if (!has_room && has_room.error().kind() == ErrorKind::out_of_memory) return true;
   if (has_room && *has_room) state_.interest.forget_touch(key);

@@ -37,7 +37,7 @@ class BlockDirectory {
   void lost_record(const BlockKey& key);
 
   /// Gives the block a slot of raw_bytes, evicting others if needed; host becomes filling.
-  /// `busy`: everything that could go is held.
+  /// `busy`: everything that could go is held, or the system refuses memory.
   Status allocate(const BlockPtr& block);
   void publish(const BlockPtr& block);                    ///< filling -> ready, runs on_filled
   void abandon(const BlockPtr& block, const Error& why);  ///< filling -> absent, runs on_filled
