@@ -90,7 +90,8 @@ void GroupCommit::write_extent(const AppendPtr& append, std::uint16_t extent,
 void GroupCommit::write_packed(const AppendPtr& append, RecordHeader& header,
                                const SegmentLog::Place& place) {
   const AppendRequest& request = append->request;
-  const auto buffer = std::make_shared<AlignedBuffer>(place.where.bytes);
+  const auto buffer = take_buffer(append, place, place.where.bytes);
+  if (!buffer) return;
   std::memset(buffer->data(), 0, buffer->size());
   write_record_head(header, request.identity, buffer->data());
   if (request.frame_bytes > 0) {
@@ -122,11 +123,24 @@ void GroupCommit::write_split(const AppendPtr& append, RecordHeader& header,
     start_write(append, place, 0, head, head_bytes + padded, nullptr);
     return;
   }
-  const auto head = std::make_shared<AlignedBuffer>(head_bytes);
+  const auto head = take_buffer(append, place, head_bytes);
+  if (!head) return;
   std::memset(head->data(), 0, head->size());
   write_record_head(header, identity, head->data());
   start_write(append, place, 0, head->data(), head->size(), head);
   start_write(append, place, head_bytes, part, padded, nullptr);
+}
+
+// Null: there is no memory, and the append has failed. Its place stays empty, so nothing may
+// follow.
+std::shared_ptr<AlignedBuffer> GroupCommit::take_buffer(const AppendPtr& append,
+                                                        const SegmentLog::Place& place,
+                                                        std::uint64_t bytes) {
+  Result<AlignedBuffer> buffer = AlignedBuffer::take(bytes);
+  if (buffer) return std::make_shared<AlignedBuffer>(std::move(*buffer));
+  append->written = buffer.error();
+  log_.seal(place.where.segment, {});
+  return nullptr;
 }
 
 void GroupCommit::start_write(const AppendPtr& append, const SegmentLog::Place& place,

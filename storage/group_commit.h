@@ -47,6 +47,8 @@ class GroupCommit {
   void write_extent(const AppendPtr& append, std::uint16_t extent, const SegmentLog::Place& place);
   void write_packed(const AppendPtr& append, RecordHeader& header, const SegmentLog::Place& place);
   void write_split(const AppendPtr& append, RecordHeader& header, const SegmentLog::Place& place);
+  std::shared_ptr<AlignedBuffer> take_buffer(const AppendPtr& append,
+                                             const SegmentLog::Place& place, std::uint64_t bytes);
   void start_write(const AppendPtr& append, const SegmentLog::Place& place, std::uint64_t offset,
                    std::byte* buffer, std::uint64_t bytes, std::shared_ptr<AlignedBuffer> owner);
   void wait_until(const std::function<bool()>& ended, const WriteAhead& write_ahead);

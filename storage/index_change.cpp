@@ -13,9 +13,12 @@ Result<IndexChange> IndexChange::begin(StoreState& state) {
 // What the failed batch held may be in the index or not; memory is read anew to agree with it.
 Status IndexChange::recover(StoreState& state) {
   if (const std::optional<Error> refusal = state.health.refusal()) return *refusal;
-  // Opened in another directory, the index would begin anew there.
-  Status status = state.directory.check_in_place();
-  if (status) status = state.database->recover();
+  // Opened in another directory, the index would begin anew there, or be marked as broken.
+  if (const Status in_place = state.directory.check_in_place(); !in_place) {
+    state.health.failed(in_place.error());
+    return in_place;
+  }
+  Status status = state.database->recover();
   if (status) {
     const auto rows = state.index.segments();
     if (rows) {

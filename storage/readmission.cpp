@@ -22,24 +22,37 @@ Status Readmission::check() {
 }
 
 // Wrong bytes never reach a client, for every read is checked; what must not happen is that new
-// blocks are trusted to a disk that does not keep them.
+// blocks are trusted to a disk that does not keep them. The records written last come first, for a
+// disk that was rolled back lost those.
 Status Readmission::check_content() {
-  KV_ASSIGN(const std::vector<Sample> all, samples());
   int wrong = 0;
-  for (const Sample& sample : all) {
-    KV_ASSIGN(const Finding finding, look_at(sample));
-    if (finding == Finding::intact) return {};
-    wrong += finding == Finding::wrong ? 1 : 0;
+  std::optional<Error> unreadable;
+  for (const SegmentTable::Row& row : newest_segments()) {
+    KV_ASSIGN(const std::vector<Sample> samples, samples_of(row));
+    for (const Sample& sample : samples) {
+      const Result<Finding> finding = look_at(sample);
+      if (!finding) {
+        // One unreadable sector may lie there by itself, like one rotten record.
+        if (!unreadable) unreadable = finding.error();
+        continue;
+      }
+      wrong += *finding == Finding::wrong ? 1 : 0;
+      if (wrong > wrong_max) return lost_content();
+      if (*finding == Finding::intact) return {};
+    }
   }
-  if (wrong <= wrong_max) return {};
-  return Error(ErrorKind::unavailable,
-               "the disk does not give back what was written and synced (" + std::to_string(wrong) +
-                   " records of " + state_.directory.segments_path() +
-                   " were read, none is intact); look at the drive, then restart kvstratad");
+  if (unreadable) return *unreadable;
+  return {};
 }
 
-// Of the segments written last, for a disk that was rolled back lost these.
-Result<std::vector<Readmission::Sample>> Readmission::samples() const {
+Error Readmission::lost_content() const {
+  return {ErrorKind::unavailable,
+          "the disk does not give back what was written and synced to " +
+              state_.directory.segments_path() +
+              ": its newest records are not intact; look at the drive, then restart kvstratad"};
+}
+
+std::vector<SegmentTable::Row> Readmission::newest_segments() const {
   std::vector<SegmentTable::Row> rows = state_.segments.rows();
   std::erase_if(rows, [](const SegmentTable::Row& row) {
     return row.second.live_blocks == 0 || row.second.state == SegmentState::lost;
@@ -47,29 +60,31 @@ Result<std::vector<Readmission::Sample>> Readmission::samples() const {
   std::ranges::sort(rows, std::greater(),
                     [](const SegmentTable::Row& row) { return row.second.order; });
   if (rows.size() > segments_max) rows.resize(segments_max);
-  std::vector<Sample> all;
-  for (const auto& [segment, row] : rows) {
-    KV_ASSIGN(const std::vector<PlacedRecord> placed, state_.index.placements(segment));
-    KV_ASSIGN(auto blocks, state_.index.live_blocks(placed, segment, row.generation));
-    std::erase_if(blocks, [](const Sample& block) {
-      return block.second.record_bytes() > sample_bytes_max;
-    });
-    const std::size_t count = std::min(blocks.size(), samples_a_segment);
-    all.insert(all.end(), blocks.end() - static_cast<std::ptrdiff_t>(count), blocks.end());
-  }
-  return all;
+  return rows;
+}
+
+Result<std::vector<Readmission::Sample>> Readmission::samples_of(
+    const SegmentTable::Row& row) const {
+  const auto& [segment, value] = row;
+  KV_ASSIGN(const std::vector<PlacedRecord> placed, state_.index.placements(segment));
+  KV_ASSIGN(auto blocks, state_.index.live_blocks(placed, segment, value.generation));
+  std::erase_if(blocks,
+                [](const Sample& block) { return block.second.record_bytes() > sample_bytes_max; });
+  std::ranges::reverse(blocks);  // they come in order of offset
+  if (blocks.size() > samples_a_segment) blocks.resize(samples_a_segment);
+  return blocks;
 }
 
 Result<Readmission::Finding> Readmission::look_at(const Sample& sample) {
   const auto& [key, entry] = sample;
   RecordRead read(RecordKind::block, key, entry);
-  KV_TRY(read.memory());
+  if (!read.memory()) return Finding::unknown;
   KV_ASSIGN(const bool there, fetch(read));
-  if (!there) return Finding::gone;
+  if (!there) return Finding::unknown;
   if (read.finish(true)) return Finding::intact;
   // Others may have removed the block while it was read.
   KV_ASSIGN(const std::optional<IndexEntry> now, state_.index.find(key));
-  return now && now->where == entry.where ? Finding::wrong : Finding::gone;
+  return now && now->where == entry.where ? Finding::wrong : Finding::unknown;
 }
 
 // False: a file of it is gone or cut. That takes the segment's blocks, and nothing else.

@@ -20,15 +20,18 @@ class Readmission {
   Readmission(StoreState& state, Device& device, IoQueue& io, SegmentFiles& files)
       : state_(state), device_(device), io_(io), files_(files) {}
 
-  /// ok, or why the disk stays out: `unavailable`, or the error of a read.
+  /// ok, or why the disk stays out: `unavailable`, or the error of a read if none went well.
   Status check();
 
  private:
   using Sample = std::pair<BlockKey, IndexEntry>;
-  enum class Finding { intact, wrong, gone };
+  /// unknown: removed meanwhile, its file gone, or no memory to look; says nothing of the disk.
+  enum class Finding { intact, wrong, unknown };
 
   Status check_content();
-  Result<std::vector<Sample>> samples() const;
+  Error lost_content() const;
+  std::vector<SegmentTable::Row> newest_segments() const;
+  Result<std::vector<Sample>> samples_of(const SegmentTable::Row& row) const;
   Result<Finding> look_at(const Sample& sample);
   Result<bool> fetch(const RecordRead& read);
   bool is_lost(const RecordRead::Transfer& transfer);

@@ -286,13 +286,14 @@ Result<bool> Reclaimer::move_block(Reading& reading) {
     return true;
   }
   Result<bool> has_room = add_move(RecordKind::block, key, entry, std::move(*record));
-  // Nor must one that there is no memory for: it stays behind like one that can't be read.
+  // A block that there is no memory for stays behind like one that can't be read.
   if (!has_room && has_room.error().kind() == ErrorKind::out_of_memory) return true;
   if (has_room && *has_room) state_.interest.forget_touch(key);
   return has_room;
 }
 
 bool Reclaimer::is_damage(const Error& error) {
+  if (error.kind() == ErrorKind::out_of_memory) return false;  // not the disk's fault
   const bool damage = error.kind() == ErrorKind::corrupt || error.kind() == ErrorKind::not_found;
   ++(damage ? state_.counters.corrupt_records : state_.counters.read_errors);
   return damage;
@@ -327,9 +328,10 @@ Result<bool> Reclaimer::move_tables(const std::vector<PlacedRecord>& placed) {
       KV_TRY(change.commit());
       continue;
     }
-    KV_ASSIGN(const bool has_room,
-              add_move(RecordKind::table, key, table->entry, std::move(*read_back)));
-    if (!has_room) return false;
+    const Result<bool> has_room =
+        add_move(RecordKind::table, key, table->entry, std::move(*read_back));
+    if (!has_room && has_room.error().kind() != ErrorKind::out_of_memory) return has_room.error();
+    if (!has_room || !*has_room) return false;
   }
   return true;
 }

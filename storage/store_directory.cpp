@@ -219,14 +219,22 @@ Status StoreDirectory::check_in_place() const {
                        "a new one");
   }
   KV_ASSIGN(const std::string text, read_small_file(fd.get(), path));
-  KV_ASSIGN(const StoreId id, parse_identity(text, path));
-  if (id != id_) {
-    return unavailable("another store (" + hex_of(id) + ") lies at " + path_ + " now, not " +
+  const Result<StoreId> id = parse_identity(text, path);
+  if (!id) return unavailable(id.error().message());
+  if (*id != id_) {
+    return unavailable("another store (" + hex_of(*id) + ") lies at " + path_ + " now, not " +
                        hex_of(id_) + "; bring that back, or restart kvstratad to use the other");
   }
   KV_ASSIGN(const FilePlace held, place_of(lock_.get(), "", AT_EMPTY_PATH));
   const Result<FilePlace> there = place_of(AT_FDCWD, path_ + "/lock", 0);
-  if (there && *there == held) return {};
+  if (!there) {
+    return there.error().kind() == ErrorKind::not_found
+               ? unavailable(path_ +
+                             "/lock is gone, so two daemons could use the store; restart "
+                             "kvstratad")
+               : there.error();
+  }
+  if (*there == held) return {};
   return unavailable("the store at " + path_ +
                      " is a copy, or was mounted anew since it was opened; restart kvstratad to "
                      "use it");

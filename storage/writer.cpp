@@ -104,7 +104,7 @@ void Writer::do_errands() {
   const MonotonicTime now = state_.options.clock->now();
   if (now >= next_shrink_ && !queue_.closed()) {
     next_shrink_ = now + idle_step;
-    if (log_.over_budget() && !state_.health.refusal()) {
+    if (log_.over_budget() && !state_.health.refusal() && readmit_disk()) {
       commit_group();
       (void)reclaimer_.shrink_to_budget();
     }

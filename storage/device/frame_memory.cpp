@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
+#include <string>
 
 #include "kvstrata/bytes.h"
 #include "storage/device/io_request.h"
@@ -41,6 +42,7 @@ std::byte* map_pool(std::uint64_t bytes) {
   if (before > 0) munmap(mapped, before);
   if (before < huge_page_bytes) munmap(pool + bytes, huge_page_bytes - before);
   (void)madvise(pool, bytes, MADV_HUGEPAGE);  // small pages do as well, slower
+  (void)madvise(pool, bytes, MADV_DONTDUMP);  // prompts don't belong in a core file
   return pool;
 }
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <utility>
 
 #include "kvstrata/result.h"
 
@@ -35,8 +36,8 @@ class FrameMemory {
   /// Memory aligned to io_alignment, of at least `bytes` bytes, with any content; null when memory
   /// is exhausted.
   std::byte* take(std::uint64_t bytes);
-  /// Test hook: called before memory for pooled_bytes_min or more is taken; true: there is none. Set
-  /// while nobody takes any. May be empty.
+  /// Test hook: called before memory for pooled_bytes_min or more is taken; true: there is none.
+  /// Set while nobody takes any. May be empty.
   void set_refuses(std::function<bool(std::uint64_t bytes)> refuses) {
     refuses_ = std::move(refuses);
   }

@@ -126,7 +126,7 @@ rocksdb::ColumnFamilyOptions column_options(const DatabaseOptions& options,
 class StallCount final : public rocksdb::EventListener {
  public:
   void OnStallConditionsChanged(const rocksdb::WriteStallInfo& info) override {
-    if (info.condition.cur != rocksdb::WriteStallCondition::kNormal) ++count_;
+    if (info.condition.prev == rocksdb::WriteStallCondition::kNormal) ++count_;
   }
   std::uint64_t value() const { return count_; }
 

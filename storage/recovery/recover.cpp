@@ -47,6 +47,7 @@ class Recovery {
   void scan();
   Status restore_namespaces();
   Status restore_blocks();
+  Status restore_each_block();
   const RecoveryReport& report() const { return report_; }
 
  private:
@@ -123,13 +124,20 @@ Status Recovery::restore_namespaces() {
   return {};
 }
 
+// Appends under way tell this object how they ended: none outlives it.
 Status Recovery::restore_blocks() {
+  const Status restored = restore_each_block();
+  const Status flushed = store_.flush();
+  return restored ? flushed : restored;
+}
+
+Status Recovery::restore_each_block() {
   const std::vector<FoundPut> puts = found_.newest_puts(report_.incomplete);
   for (std::size_t i = 0; i < puts.size(); ++i) {
     KV_TRY(restore_block(puts[i]));
     progress_("bringing back blocks", i + 1, puts.size());
   }
-  return store_.flush();
+  return {};
 }
 
 Status Recovery::restore_block(const FoundPut& put) {

@@ -1,5 +1,7 @@
 #include "tests/simulation/memory_faults.h"
 
+#include "kvstrata/check.h"
+
 namespace kvstrata::simulation {
 
 namespace {
@@ -27,6 +29,11 @@ std::vector<MemoryFaultCase> all_memory_fault_cases(const Place& place) {
   (void)run_engine_scenario(place, Disks::in_memory, in_memory);
   (void)run_engine_scenario(place, Disks::real, on_disk);
   (void)run_device_scenario(place, of_device);
+  for (std::size_t i = 0; i < call_count; ++i) {
+    const auto call = static_cast<Call>(i);
+    const std::uint64_t made = in_memory.count(call) + on_disk.count(call) + of_device.count(call);
+    KV_CHECK(made > 0, "each kind of call is made, and counted, in one of the scenarios");
+  }
   std::vector<MemoryFaultCase> cases;
   for (std::size_t i = 0; i < call_count; ++i) {
     const auto call = static_cast<Call>(i);

@@ -167,6 +167,46 @@ TEST_CASE("One rotten record does not keep a disk out") {
   CHECK(failed.shelf.intact(8));
 }
 
+TEST_CASE("A disk whose two newest records are gone was rolled back: it takes no blocks") {
+  FailedOnce failed;
+  const RecordLocation before_last = failed.shelf.entry(8)->where;
+  const RecordLocation last = failed.shelf.entry(9)->where;
+  const std::string file =
+      failed.directory() + "/segments/" + segment_file_name(before_last.segment);
+  const std::string bytes = read_file(file);
+  const std::uint64_t end = last.offset + last.bytes;
+  overwrite(file, before_last.offset, std::string(end - before_last.offset, '\0'));
+  failed.refuses_later(11, "does not give back");
+  CHECK(failed.shelf.intact(7));
+  overwrite(file, before_last.offset, bytes.substr(before_last.offset, end - before_last.offset));
+  failed.takes_later(12);
+}
+
+TEST_CASE("One unreadable record does not keep a disk out") {
+  FailedOnce failed;
+  failed.script->add({.target = FaultTarget::read});
+  failed.takes_later(11);
+}
+
+TEST_CASE("An identity that can't be read does not mark the index as broken") {
+  FailedOnce failed;
+  const std::string identity = failed.directory() + "/identity";
+  const std::string were = read_file(identity);
+  std::ofstream(identity).close();  // empty
+  failed.refuses_later(11, "identity");
+  CHECK_FALSE(fs::exists(failed.directory() + "/index/BROKEN"));
+  std::ofstream(identity) << were;
+  failed.takes_later(12);
+}
+
+TEST_CASE("A store without its lock file takes no blocks") {
+  FailedOnce failed;
+  fs::rename(failed.directory() + "/lock", failed.elsewhere());
+  failed.refuses_later(11, "lock is gone");
+  fs::rename(failed.elsewhere(), failed.directory() + "/lock");
+  failed.takes_later(12);
+}
+
 TEST_CASE("Segment files that are gone do not keep a disk out, and their blocks are misses") {
   FailedOnce failed;
   for (const fs::path& file : segment_files(failed.directory())) fs::remove(file);

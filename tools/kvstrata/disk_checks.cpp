@@ -93,6 +93,7 @@ Check check_disk_tier(Client& client) {
   const auto text = client.stats();
   if (!text) return {"disk tier", Level::limited, text.error().message(), "ask as an admin tenant"};
   const auto stats = nlohmann::json::parse(*text, nullptr, false);
+  if (!stats.is_object()) return {"disk tier", Level::bad, "statistics can't be read", ""};
   const auto number = [&](const char* name) {
     return stats.value(nlohmann::json::json_pointer("/store/" + std::string(name)),
                        std::uint64_t{0});
