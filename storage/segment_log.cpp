@@ -9,8 +9,6 @@ namespace kvstrata::storage {
 namespace {
 constexpr std::size_t open_files_max = 64;
 constexpr Milliseconds growth_pause{30'000};
-// Directories, `lock`, `identity`, and what the file system rounds up.
-constexpr std::uint64_t fixed_bytes = 128_KiB;
 constexpr std::string_view next_segment_name = "next_segment";
 }  // namespace
 
@@ -168,6 +166,7 @@ Status SegmentLog::create() {
   if (!file) {
     if (file.error().kind() == ErrorKind::out_of_space) {
       no_growth_until_ = state_.options.clock->now() + growth_pause;
+      state_.counters.growth_refused = true;
     }
     // If even that fails the row stays, as a free segment's whose file is made when it is used.
     if (!files_.remove(segment)) return file.error();
@@ -176,6 +175,7 @@ Status SegmentLog::create() {
     KV_TRY(change.commit());
     return file.error();
   }
+  state_.counters.growth_refused = false;
   start(segment, row, *file);
   return {};
 }

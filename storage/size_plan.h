@@ -11,6 +11,8 @@ namespace kvstrata::storage {
 inline constexpr std::uint64_t disk_budget_min = std::uint64_t{64} << 20;
 /// Kept free for reclaim: one to write what stays, one more while that one fills up.
 inline constexpr std::uint64_t reserve_segments = 2;
+/// Directories, `lock`, `identity`, and what the file system rounds up.
+inline constexpr std::uint64_t fixed_bytes = std::uint64_t{128} << 10;
 
 struct SizePlan {
   std::uint64_t budget_bytes = 0;

@@ -114,6 +114,7 @@ class StoreImpl final : public Store {
   Result<StoreAudit> audit() override { return audit_store(*state_); }
 
  private:
+  std::uint64_t segments_openable(std::uint64_t index_bytes) const;
   Status alter(std::span<const BlockKey> keys, const std::function<void(IndexEntry&)>& change);
   Result<IndexEntry> append_and_wait(std::shared_ptr<Append> append);
 
@@ -256,6 +257,23 @@ Status StoreImpl::alter(std::span<const BlockKey> keys,
   return change.commit();
 }
 
+// As the writer's SegmentLog counts them, but for the moment a segment changes its state.
+std::uint64_t StoreImpl::segments_openable(std::uint64_t index_bytes) const {
+  const SizePlan& sizes = state_->sizes;
+  const std::vector<SegmentTable::Row> rows = state_->segments.rows();
+  std::uint64_t used =
+      fixed_bytes + state_->counters.aside_bytes + std::max(index_bytes, sizes.index_reserve_bytes);
+  std::uint64_t openable = 0;
+  for (const auto& [segment, row] : rows) {
+    used += row.bytes;
+    openable += row.state == SegmentState::free && row.bytes == sizes.segment_bytes ? 1 : 0;
+  }
+  if (used < sizes.budget_bytes && !state_->counters.growth_refused) {
+    openable += (sizes.budget_bytes - used) / sizes.segment_bytes;
+  }
+  return openable;
+}
+
 StoreStats StoreImpl::stats() const {
   const StoreCounters& counters = state_->counters;
   const SegmentTotals totals = state_->segments.totals();
@@ -267,6 +285,9 @@ StoreStats StoreImpl::stats() const {
   stats.budget_bytes = state_->sizes.budget_bytes;
   stats.segments = totals.segments;
   stats.free_segments = totals.free;
+  stats.segments_max = (state_->sizes.budget_bytes - state_->sizes.index_reserve_bytes) /
+                       state_->sizes.segment_bytes;
+  stats.segments_openable = segments_openable(stats.index_bytes);
   stats.condemned_segments = counters.condemned_segments;
   stats.aside_bytes = counters.aside_bytes;
   stats.appended_blocks = counters.appended_blocks;

@@ -117,7 +117,9 @@ struct StoreStats {
   std::uint64_t index_stalls = 0;   ///< times RocksDB began to slow or stop writes, this run
   std::uint64_t budget_bytes = 0;
   std::uint64_t segments = 0, free_segments = 0, condemned_segments = 0;
-  std::uint64_t aside_bytes = 0;  ///< left by an index that could not be opened, until needed
+  std::uint64_t segments_max = 0;       ///< of the present size, within the budget
+  std::uint64_t segments_openable = 0;  ///< before something has to be reclaimed
+  std::uint64_t aside_bytes = 0;        ///< left by an index that could not be opened, until needed
   std::uint64_t appended_blocks = 0, appended_bytes = 0;  ///< this run, host writes
   std::uint64_t reinserted_bytes = 0;                     ///< this run, moved by reclaim
   std::uint64_t reclaimed_segments = 0, dropped_blocks = 0, expired_blocks = 0;

@@ -30,6 +30,7 @@ struct StoreCounters {
   std::atomic<std::uint64_t> read_errors{0}, write_errors{0}, expired_blocks{0};
   std::atomic<std::uint64_t> condemned_segments{0}, lost_segments{0}, aside_bytes{0};
   std::atomic<bool> reclaiming{false};
+  std::atomic<bool> growth_refused{false};  ///< the file system was full when last asked for more
 };
 
 /// Keys that left the index without being asked to, on their way to the on_dropped callback.

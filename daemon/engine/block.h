@@ -48,6 +48,7 @@ struct Block {
   Sequence sequence;
   std::uint64_t write_order = 0;  ///< when it was handed to the Flusher
   ConnectionId writer;
+  std::vector<ConnectionId> relying;  ///< who else is to be told if it can't be written
   std::uint64_t created_unix_ms = 0;
   hostmem::EvictionPolicy* order = nullptr;  ///< the one that lists it, if any
   std::vector<std::function<void(Status)>> on_filled;

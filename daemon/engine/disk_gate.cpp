@@ -13,10 +13,10 @@ constexpr std::chrono::seconds look_period{1};
 
 }  // namespace
 
-DiskRoom room_of(std::uint64_t segments_in_use, std::uint64_t segments_max) {
+DiskRoom room_of(std::uint64_t segments_openable, std::uint64_t segments_max) {
   const std::uint64_t left = std::max<std::uint64_t>(segments_max / 8, 2);
-  const bool scarce = segments_in_use + left + storage::reserve_segments >= segments_max;
-  return scarce ? DiskRoom::scarce : DiskRoom::plenty;
+  return segments_openable <= left + storage::reserve_segments ? DiskRoom::scarce
+                                                               : DiskRoom::plenty;
 }
 
 DiskGate::DiskGate(Core& core, BlockDirectory& directory, Flusher& flusher)
@@ -47,13 +47,8 @@ void DiskGate::tick() {
 
 // Any thread. Segments are what a store runs out of: the index has a share of its own.
 DiskRoom DiskGate::look_at_room() const {
-  const storage::StoreOptions& options = core_.options.store;
-  const auto plan = storage::plan_sizes(options.disk_budget_bytes, options.segment_bytes,
-                                        options.index_reserve_bytes);
-  KV_CHECK(plan.ok(), "the store was opened with this plan");
   const storage::StoreStats stats = core_.store->stats();
-  return room_of(stats.segments - std::min(stats.free_segments, stats.segments),
-                 (plan->budget_bytes - plan->index_reserve_bytes) / plan->segment_bytes);
+  return room_of(stats.segments_openable, stats.segments_max);
 }
 
 void DiskGate::add(const BlockPtr& block, bool must_write) {
@@ -88,18 +83,31 @@ void DiskGate::used_again(std::span<const BlockPtr> blocks) {
   std::uint64_t bytes = 0;
   for (const BlockPtr& block : blocks) {
     if (!block->unadmitted) continue;
-    bytes += block->raw_bytes;
-    if (!flusher_.keeps_up(bytes)) break;
-    if (policy_->admits_again(block->key)) take_with_ancestors(block, taken);
+    // One that is too large to ever wait goes when nothing else does.
+    const bool alone = bytes == 0 && flusher_.dirty_bytes() == 0;
+    if (!alone && !flusher_.keeps_up(bytes + block->raw_bytes)) break;
+    if (!policy_->admits_again(block->key)) continue;
+    const auto first = static_cast<std::ptrdiff_t>(taken.size());
+    take_with_ancestors(block, taken);
+    for (auto at = taken.begin() + first; at != taken.end(); ++at) bytes += (*at)->raw_bytes;
   }
   if (!taken.empty()) flusher_.add(taken);
 }
 
 void DiskGate::admit(const BlockPtr& block) {
-  if (!block->unadmitted) return;
+  const bool lost = !block->unadmitted && !block->dirty && !block->dead && !block->entry &&
+                    block->host == Block::HostCopy::ready;
+  if (lost) {  // its record was reclaimed, or could not be written
+    add(block, true);
+    return;
+  }
   std::vector<BlockPtr> taken;
-  take_with_ancestors(block, taken);
-  flusher_.add(taken);
+  if (block->unadmitted) {
+    take_with_ancestors(block, taken);
+  } else {
+    take_ancestors(*block, taken);
+  }
+  if (!taken.empty()) flusher_.add(taken);
 }
 
 void DiskGate::take_with_ancestors(const BlockPtr& block, std::vector<BlockPtr>& taken) {
@@ -150,6 +158,7 @@ void DiskGate::flush(const Caller& caller, std::optional<Sequence> sequence, Don
     if (at->first.second > wanted) break;
     take_with_ancestors(BlockPtr(at->second), taken);
   }
+  for (const BlockPtr& block : taken) flusher_.rely_on(*block, caller.connection);
   if (!taken.empty()) flusher_.add(taken);
   flusher_.flush(caller.connection, wanted,
                  [this, tenant = caller.tenant, done = std::move(done)](Result<Sequence> durable) {

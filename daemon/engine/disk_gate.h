@@ -33,7 +33,8 @@ class DiskGate {
   /// Blocks were wanted again, a prefix from its head. Those that were declined are admitted, if
   /// the policy agrees, as long as writing keeps up; the rest may be at their next use.
   void used_again(std::span<const BlockPtr> blocks);
-  /// Writes the block, and before it what it continues. Does nothing for one that is admitted.
+  /// Writes the block, if it is not on disk or on its way, and before it what it continues and was
+  /// declined.
   void admit(const BlockPtr& block);
   /// FLUSH: admits what the caller's tenant made visible up to `sequence` and is still in memory
   /// (none: everything), then as Flusher::flush().
@@ -70,8 +71,8 @@ class DiskGate {
   MonotonicTime looked_{};
 };
 
-/// Scarce: beyond what reclaim keeps free, an eighth of the segments that the budget has room for,
-/// or two of them, are left.
-DiskRoom room_of(std::uint64_t segments_in_use, std::uint64_t segments_max);
+/// Scarce: of the segments that the budget has room for, an eighth, or two, and those that reclaim
+/// keeps free are all that can still be opened.
+DiskRoom room_of(std::uint64_t segments_openable, std::uint64_t segments_max);
 
 }  // namespace kvstrata::daemon

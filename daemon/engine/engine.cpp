@@ -201,6 +201,7 @@ void EngineImpl::group_lookup(const Caller& caller, std::vector<Selection> shard
       done(*group->failed);
       return;
     }
+    for (Found& found : group->found) Finder::drop_evicted(found, true);
     std::size_t blocks = group->found.front().size();
     for (const Found& found : group->found) blocks = std::min(blocks, found.size());
     std::vector<LeaseGrant> grants;

@@ -31,8 +31,8 @@ void EngineImpl::records_dropped(std::span<const BlockKey> keys) {
   }
 }
 
-void EngineImpl::change(const Caller& caller, const Selection& selection, Done<Changed> done,
-                        std::function<void(const BlockPtr&)> in_memory,
+void EngineImpl::change(const Caller& caller, const Selection& selection, bool must_be_on_disk,
+                        Done<Changed> done, std::function<void(const BlockPtr&)> in_memory,
                         std::function<Status(std::span<const BlockKey>)> on_disk) {
   find<Changed>(caller, selection, false, done, [=, this](const Found& found) {
     Changed changed;
@@ -49,6 +49,15 @@ void EngineImpl::change(const Caller& caller, const Selection& selection, Done<C
     // What is not on disk yet is written with its new state; the index takes the change after that.
     // Nobody's flush: a failure is for the FLUSH of whoever put the block.
     flusher_.flush(ConnectionId{}, std::nullopt, [=, this](const Result<Sequence>&) {
+      const auto unwritten = std::ranges::count_if(found, [](const BlockPtr& block) {
+        return block != nullptr && !block->dead && !block->entry;
+      });
+      if (must_be_on_disk && unwritten > 0) {
+        done(Error(ErrorKind::io, std::to_string(unwritten) +
+                                      " block(s) could not be written to disk, where pins are "
+                                      "kept; `kvstrata status` says why"));
+        return;
+      }
       core_.on_worker([on_disk, keys] { return on_disk(keys); },
                       [changed, done](const Status& status) {
                         if (status) {
@@ -63,7 +72,7 @@ void EngineImpl::change(const Caller& caller, const Selection& selection, Done<C
 
 void EngineImpl::pin(const Caller& caller, Selection selection, bool pinned, Done<Changed> done) {
   change(
-      caller, selection, std::move(done),
+      caller, selection, pinned, std::move(done),
       [this, pinned](const BlockPtr& block) {
         block->pinned = pinned;
         if (pinned) gate_.admit(block);  // the host tier evicts pinned blocks
@@ -77,7 +86,7 @@ void EngineImpl::set_ttl(const Caller& caller, Selection selection, std::uint64_
                          Done<Changed> done) {
   const std::uint64_t expires = ttl_ms == 0 ? 0 : core_.clock.unix_ms() + ttl_ms;
   change(
-      caller, selection, std::move(done),
+      caller, selection, false, std::move(done),
       [expires](const BlockPtr& block) { block->expires_unix_ms = expires; },
       [this, expires](std::span<const BlockKey> keys) {
         return core_.store->set_expiry(keys, expires);

@@ -90,8 +90,8 @@ class EngineImpl final : public Engine {
   void find(const Caller& caller, const Selection& selection, bool prefix, Done<T> fail,
             std::function<void(Found)> then);
   /// Applies a change of the index to what is found of a selection.
-  void change(const Caller& caller, const Selection& selection, Done<Changed> done,
-              std::function<void(const BlockPtr&)> in_memory,
+  void change(const Caller& caller, const Selection& selection, bool must_be_on_disk,
+              Done<Changed> done, std::function<void(const BlockPtr&)> in_memory,
               std::function<Status(std::span<const BlockKey>)> on_disk);
   /// Brings blocks into host memory, in order; null blocks are answered not_found.
   void bring(const std::vector<BlockPtr>& blocks, LeaseGrant grant,

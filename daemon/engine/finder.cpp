@@ -93,11 +93,25 @@ void Finder::find(std::vector<BlockKey> keys, bool prefix,
   continue_search(search);
 }
 
+void Finder::drop_evicted(Found& found, bool prefix) {
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (found[i] == nullptr) continue;
+    const bool gone = found[i]->host == Block::HostCopy::absent && !found[i]->entry;
+    if (!gone) continue;
+    if (prefix) {
+      found.resize(i);
+      return;
+    }
+    found[i] = nullptr;
+  }
+}
+
 void Finder::continue_search(const std::shared_ptr<Search>& search) {
   const auto wanted_end = std::ranges::lower_bound(search->unknown, search->end);
   const std::size_t wanted = static_cast<std::size_t>(wanted_end - search->unknown.begin());
   if (search->asked >= wanted) {
     if (search->prefix) search->found.resize(search->end);
+    drop_evicted(search->found, search->prefix);
     search->done(std::move(search->found));
     return;
   }

@@ -23,6 +23,9 @@ class Finder {
   Result<std::vector<BlockKey>> keys_of(const Caller& caller, const Selection& selection);
 
   void find(std::vector<BlockKey> keys, bool prefix, std::function<void(Result<Found>)> done);
+  /// Takes out what was evicted for good since it was found: nobody holds a block while a look-up
+  /// waits for the index, or for others.
+  static void drop_evicted(Found& found, bool prefix);
 
   /// Reads the index on a worker; what must not be believed by then is left out. `then` gets an
   /// entry per key, or the error.

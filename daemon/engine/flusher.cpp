@@ -1,6 +1,7 @@
 #include "daemon/engine/flusher.h"
 
 #include <algorithm>
+#include <utility>
 
 namespace kvstrata::daemon {
 
@@ -188,12 +189,28 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
     directory_.forget(block);  // what it continues was removed, and it with that
   } else {
     ++core_.counters.durable_failures;
-    Failure& failure = failures_[block->writer];
-    ++failure.blocks;
-    failure.why = entry.error();
+    tell_failure(*block, entry.error());
   }
   clean(block);
   pump();
+}
+
+void Flusher::rely_on(Block& block, ConnectionId connection) {
+  connection_puts(connection);
+  const bool is_known = block.writer == connection ||
+                        std::ranges::find(block.relying, connection) != block.relying.end();
+  if (!is_known) block.relying.push_back(connection);
+}
+
+void Flusher::tell_failure(const Block& block, const Error& why) {
+  const auto tell = [&](ConnectionId connection) {
+    const auto told = failures_.find(connection);
+    if (told == failures_.end()) return;  // it has closed
+    ++told->second.blocks;
+    told->second.why = why;
+  };
+  tell(block.writer);
+  for (const ConnectionId connection : block.relying) tell(connection);
 }
 
 // Removed while it was being written: the record goes too. Until it has gone, what the index says
@@ -221,6 +238,7 @@ void Flusher::left_flight(const Block& block) {
 
 void Flusher::clean(const BlockPtr& block) {
   block->dirty = false;
+  block->relying.clear();
   dirty_.erase(block->sequence.value);
   dirty_bytes_ -= block->raw_bytes;
   directory_.unhold(block);
@@ -251,13 +269,14 @@ void Flusher::answer_waiters() {
     return true;
   });
   for (const Waiter& waiter : ready) {
-    const auto failure = failures_.extract(waiter.connection);
-    if (failure.empty()) {
+    const auto known = failures_.find(waiter.connection);
+    const Failure failure =
+        known == failures_.end() ? Failure() : std::exchange(known->second, Failure());
+    if (failure.blocks == 0) {
       waiter.done(Sequence{std::max(waiter.sequence, durable_up_to)});
     } else {
-      const Failure& one = failure.mapped();
-      waiter.done(one.why->with_context(std::to_string(one.blocks) +
-                                        " block(s) could not be made durable"));
+      waiter.done(failure.why->with_context(std::to_string(failure.blocks) +
+                                            " block(s) could not be made durable"));
     }
   }
 }

@@ -31,6 +31,10 @@ class Flusher {
   /// Runs `done` when everything of `connection` up to `sequence` is durable, or with why some of
   /// it is not. none: everything added so far.
   void flush(ConnectionId connection, std::optional<Sequence> sequence, Done<Sequence> done);
+  /// From its first put on, and until it closes, a connection's FLUSH says what of its blocks could
+  /// not be written; and of others' blocks that it relies on.
+  void connection_puts(ConnectionId connection) { failures_.try_emplace(connection); }
+  void rely_on(Block& block, ConnectionId connection);
   void connection_closed(ConnectionId connection) { failures_.erase(connection); }
   /// Tries again what the store had no room for.
   void tick() { pump(); }
@@ -69,6 +73,7 @@ class Flusher {
                            ByteView payload);
   void append(const BlockPtr& block, std::shared_ptr<Encoded> encoded);
   void finish(const BlockPtr& block, Result<storage::IndexEntry> entry);
+  void tell_failure(const Block& block, const Error& why);
   void erase_unwanted(const BlockPtr& block);
   void give_up(const BlockPtr& block);
   void left_flight(const Block& block);

@@ -232,6 +232,7 @@ void PutPath::put(const Caller& caller, NewBlocks asked, std::shared_ptr<const B
 }
 
 void PutPath::start(const std::shared_ptr<Batch>& batch) {
+  flusher_.connection_puts(batch->caller.connection);
   std::uint64_t bytes = 0;
   std::vector<BlockKey> keys;
   for (const Incoming& block : batch->blocks) {
@@ -287,13 +288,13 @@ void PutPath::place_one(const std::shared_ptr<Batch>& batch, std::size_t index,
 void PutPath::compare(const std::shared_ptr<Batch>& batch, std::size_t index, const BlockPtr& block,
                       bool on_disk) {
   // Were it evicted meanwhile, there would be nothing left to make durable.
-  const bool held = block->unadmitted;
+  const bool held = !block->entry;
   if (held) directory_.hold(block);
   core_.on_worker([source = batch->blocks[index].source] { return hash_payload(source); },
                   [this, batch, index, block, on_disk, held](std::uint64_t xxh3) {
                     const bool same = xxh3 == block->xxh3;
                     ++(same ? core_.counters.put_exists : core_.counters.put_conflicts);
-                    if (same && (!on_disk || block->unadmitted)) write_again(*batch, block);
+                    if (same && (!on_disk || !block->entry)) write_again(*batch, block);
                     if (held) directory_.unhold(block);
                     settle(batch, index, same ? ErrorKind::exists : ErrorKind::conflict);
                   });
@@ -302,13 +303,14 @@ void PutPath::compare(const std::shared_ptr<Batch>& batch, std::size_t index, co
 // Reclaim has taken the record and left the copy in host memory, or there never was one. Who puts
 // the block anew must be able to rely on a FLUSH.
 void PutPath::write_again(Batch& batch, const BlockPtr& block) {
-  if (block->dirty || block->dead || block->host != Block::HostCopy::ready) return;
+  if (block->dead || block->host != Block::HostCopy::ready) return;
   if (block->unadmitted) {
     gate_.used_again({&block, 1});
     if (batch.asked.durable) gate_.admit(block);
-  } else {
+  } else if (!block->dirty) {
     gate_.add(block, true);
   }
+  if (block->dirty) flusher_.rely_on(*block, batch.caller.connection);
   batch.result.sequence = std::max(batch.result.sequence, block->sequence);
 }
 

@@ -4,6 +4,23 @@
 
 namespace kvstrata::daemon {
 
+namespace {
+
+void add(Removal& sum, const storage::RemovalCounts& more) {
+  sum.removed_blocks += more.removed_blocks;
+  sum.removed_bytes += more.removed_bytes;
+  sum.kept_pinned += more.kept_pinned;
+}
+
+void add(Removal& sum, const Removal& more) {
+  sum.removed_blocks += more.removed_blocks;
+  sum.removed_bytes += more.removed_bytes;
+  sum.kept_pinned += more.kept_pinned;
+  sum.kept_leased += more.kept_leased;
+}
+
+}  // namespace
+
 std::vector<BlockPtr> Remover::with_descendants(std::span<const BlockKey> keys,
                                                 bool descendants) const {
   std::vector<BlockPtr> blocks;
@@ -74,9 +91,18 @@ void Remover::remove(std::vector<BlockKey> keys, bool descendants, bool also_pin
     std::erase_if(hidden, [&](const BlockKey& key) { return directory_.find(key) != nullptr; });
   }
   for (const BlockKey& key : hidden) finder_.doubts().add_tombstone(key);
-  core_.on_worker([this, keys = std::move(keys), descendants,
+  // Blocks in memory alone may continue some that only the index knows.
+  std::vector<BlockPtr> unadmitted;
+  if (descendants) {
+    directory_.for_each([&](const BlockPtr& block) {
+      const bool stays = block->pinned && !also_pinned;
+      if (block->unadmitted && block->parent && !stays) unadmitted.push_back(block);
+    });
+  }
+  core_.on_worker([this, keys, descendants,
                    also_pinned] { return core_.store->erase(keys, descendants, also_pinned); },
-                  [this, in_memory, hidden = std::move(hidden),
+                  [this, keys, in_memory, also_pinned, hidden = std::move(hidden),
+                   unadmitted = std::move(unadmitted),
                    done = std::move(done)](const Result<storage::RemovalCounts>& counts) {
                     for (const BlockKey& key : hidden) finder_.doubts().remove_tombstone(key);
                     if (counts) forget_removed(counts->removed);
@@ -86,12 +112,39 @@ void Remover::remove(std::vector<BlockKey> keys, bool descendants, bool also_pin
                       return;
                     }
                     Removal removal = in_memory;
-                    removal.removed_blocks += counts->removed_blocks;
-                    removal.removed_bytes += counts->removed_bytes;
-                    removal.kept_pinned += counts->kept_pinned;
+                    add(removal, *counts);
                     core_.counters.removed_blocks += removal.removed_blocks;
-                    done(removal);
+                    std::vector<BlockKey> left = behind(keys, counts->removed, unadmitted);
+                    if (left.empty()) {
+                      done(removal);
+                      return;
+                    }
+                    remove(std::move(left), true, also_pinned,
+                           [removal, done](Result<Removal> more) {
+                             if (more) add(*more, removal);
+                             done(std::move(more));
+                           });
                   });
+}
+
+std::vector<BlockKey> Remover::behind(std::span<const BlockKey> keys,
+                                      std::span<const storage::RemovedBlock> removed,
+                                      std::vector<BlockPtr> unadmitted) {
+  std::unordered_set<BlockKey> gone(keys.begin(), keys.end());
+  for (const storage::RemovedBlock& block : removed) gone.insert(block.key);
+  std::vector<BlockKey> left;
+  for (bool found = true; found;) {
+    found = false;
+    std::erase_if(unadmitted, [&](const BlockPtr& block) {
+      const BlockKey& key = block->key;
+      if (block->dead || !gone.contains({key.ns, *block->parent, key.group})) return block->dead;
+      gone.insert(key);
+      left.push_back(key);
+      found = true;
+      return true;
+    });
+  }
+  return left;
 }
 
 // What continues the keys and was on disk only has no tombstone: a look-up may have found it since.
@@ -134,9 +187,7 @@ void Remover::clear(std::vector<Namespace*> namespaces, bool also_pinned, Done<R
           return;
         }
         Removal removal = in_memory;
-        removal.removed_blocks += counts->removed_blocks;
-        removal.removed_bytes += counts->removed_bytes;
-        removal.kept_pinned += counts->kept_pinned;
+        add(removal, *counts);
         core_.counters.removed_blocks += removal.removed_blocks;
         done(removal);
       });
@@ -159,6 +210,7 @@ Removal Remover::clear_host(const std::vector<Namespace*>& namespaces) {
     }
     ++removal.removed_blocks;
     removal.removed_bytes += block->raw_bytes;
+    core_.counters.evicted_unadmitted_blocks += block->unadmitted ? 1 : 0;
     directory_.drop_host_copy(block);
   }
   return removal;

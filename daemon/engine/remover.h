@@ -31,6 +31,10 @@ class Remover {
   Removal forget(std::span<const BlockPtr> blocks, bool also_pinned);
 
   void forget_removed(std::span<const storage::RemovedBlock> removed);
+  /// Keys of those of `unadmitted` that continue, directly or through others, what was removed.
+  static std::vector<BlockKey> behind(std::span<const BlockKey> keys,
+                                      std::span<const storage::RemovedBlock> removed,
+                                      std::vector<BlockPtr> unadmitted);
 
   Core& core_;
   BlockDirectory& directory_;

@@ -43,6 +43,8 @@ Body store_body(const storage::StoreStats& store, std::string_view admission) {
       .set_u64("budget_bytes", store.budget_bytes)
       .set_u64("segments", store.segments)
       .set_u64("free_segments", store.free_segments)
+      .set_u64("segments_max", store.segments_max)
+      .set_u64("segments_openable", store.segments_openable)
       .set_u64("condemned_segments", store.condemned_segments)
       .set_u64("appended_blocks", store.appended_blocks)
       .set_u64("appended_bytes", store.appended_bytes)

@@ -6,6 +6,7 @@
 #include "daemon/engine/admission.h"
 #include "daemon/engine/disk_gate.h"
 #include "engine_test_kit.h"
+#include "storage/device/faulty_device.h"
 
 using namespace kvstrata;
 using namespace kvstrata::daemon;
@@ -145,12 +146,12 @@ TEST_CASE("second-use admits all, and remembers it, while the disk has plenty of
 }
 
 TEST_CASE("Room is scarce once an eighth of the segments is left beside the reserve, or two") {
-  CHECK(room_of(0, 12) == DiskRoom::plenty);
-  CHECK(room_of(7, 12) == DiskRoom::plenty);
-  CHECK(room_of(8, 12) == DiskRoom::scarce);
-  CHECK(room_of(20, 12) == DiskRoom::scarce);
-  CHECK(room_of(697, 800) == DiskRoom::plenty);
-  CHECK(room_of(698, 800) == DiskRoom::scarce);
+  CHECK(room_of(12, 12) == DiskRoom::plenty);
+  CHECK(room_of(5, 12) == DiskRoom::plenty);
+  CHECK(room_of(4, 12) == DiskRoom::scarce);
+  CHECK(room_of(0, 12) == DiskRoom::scarce);
+  CHECK(room_of(103, 800) == DiskRoom::plenty);
+  CHECK(room_of(102, 800) == DiskRoom::scarce);
 }
 
 TEST_CASE("By default every block is written, and none is unadmitted") {
@@ -487,6 +488,100 @@ TEST_CASE("A removed block that was never admitted leaves nothing, in memory and
     REQUIRE(kit.flush(kit.caller()).ok());
     CHECK(kit.engine().stats(kit.caller()).store.appended_blocks == 0);
     CHECK(kit.engine().stats(kit.caller()).arena.slots_used == 0);
+  }
+}
+
+TEST_CASE("What continues a removed block goes with it, though memory knows only its end") {
+  const auto sequence = make_sequence(1, 3);
+  SecondUse kit;
+  const Committed stored = [&] {
+    const auto two = first_blocks(sequence, 2);
+    return kit.store(two, true);
+  }();
+  kit.die();  // the first two are known to the index alone
+  NewBlocks asked;
+  asked.ns = kit.ns;
+  asked.parent = stored.hashes[1];
+  for (std::size_t i = 32; i < 48; ++i) asked.tokens.push_back(sequence.tokens[i]);
+  const auto third = kit.await<Committed>([&](auto done) {
+    kit.engine().put(kit.caller(), asked, std::make_shared<const ByteVector>(sequence.blocks[2]), 0,
+                     std::move(done));
+  });
+  REQUIRE(third.ok());
+  REQUIRE(kit.gauge("unadmitted_blocks") == 1);
+  const auto removed = kit.remove(kit.caller(), kit.ns, first_blocks(sequence, 1).tokens);
+  REQUIRE(removed.ok());
+  CHECK(removed->removed_blocks == 3);
+  Selection by_hash;
+  by_hash.ns = kit.ns;
+  by_hash.by = SelectBy::hash;
+  by_hash.hashes.push_back(third->hashes[0]);
+  const auto found = kit.await<LeaseGrant>([&](auto done) {
+    kit.engine().lookup(kit.caller(), by_hash, Milliseconds(1000), std::move(done));
+  });
+  REQUIRE(found.ok());
+  CHECK(found->tiers.empty());
+  CHECK(kit.gauge("unadmitted_blocks") == 0);
+  CHECK(kit.engine().stats(kit.caller()).arena.slots_used == 0);
+}
+
+TEST_CASE("Whoever relies on a block that another client put is told if it can't be written") {
+  enum class By : std::uint8_t { durable_put, flush, pin };
+  for (const By by : {By::durable_put, By::flush, By::pin}) {
+    CAPTURE(static_cast<int>(by));
+    SecondUse kit;
+    const auto script = std::make_shared<storage::FaultScript>();
+    kit.options().store.wrap_device = [script](std::unique_ptr<storage::Device> device) {
+      return std::make_unique<storage::FaultyDevice>(std::move(device), script);
+    };
+    kit.restart();
+    const auto sequence = make_sequence(1, 2);
+    kit.store(sequence);
+    const Caller other = kit.caller(2);
+    script->add({.target = storage::FaultTarget::write, .from_then_on = true});
+    bool told = false;
+    switch (by) {
+      case By::durable_put:
+        told = !kit.put(other, kit.ns, sequence.tokens, sequence.blocks, true).ok();
+        break;
+      case By::flush: told = !kit.flush(other).ok(); break;
+      case By::pin:
+        told = !kit.await<Changed>([&](auto done) {
+                     kit.engine().pin(other, by_tokens(kit.ns, sequence.tokens), true,
+                                      std::move(done));
+                   })
+                    .ok();
+    }
+    CHECK(told);
+    CHECK_FALSE(kit.flush(kit.caller()).ok());  // and whoever put it
+  }
+}
+
+TEST_CASE("A look-up grants nothing that was evicted while it read the index") {
+  SecondUse kit;
+  const auto sequence = make_sequence(1, 3);
+  kit.store(first_blocks(sequence, 2));
+  std::optional<Result<LeaseGrant>> granted;
+  kit.engine().lookup(kit.caller(), by_tokens(kit.ns, sequence.tokens), Milliseconds(1000),
+                      [&](Result<LeaseGrant> grant) { granted = std::move(grant); });
+  REQUIRE_FALSE(granted.has_value());  // it asks the index for the third
+  kit.engine().evict(kit.caller(), 1_GiB, [](const Result<Removal>&) {});
+  kit.loop().run_until([&] { return granted.has_value(); });
+  REQUIRE(granted->ok());
+  CHECK((*granted)->tiers.empty());
+  CHECK(kit.counter("hit_blocks_disk") == 0);
+}
+
+TEST_CASE("A block that is larger than what may wait is written when nothing else is") {
+  SecondUse kit;
+  kit.options().unflushed_bytes_max = 4096;  // the half of it is half a block
+  kit.restart();
+  const auto sequence = make_sequence(1, 2);
+  kit.store(sequence);
+  for (int use = 1; use <= 2; ++use) {
+    REQUIRE(kit.lookup(kit.caller(), kit.ns, sequence.tokens).ok());
+    CHECK(kit.counter("admission_later_blocks") == use);
+    kit.write_what_is_admitted();
   }
 }
 

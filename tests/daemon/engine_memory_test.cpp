@@ -140,7 +140,18 @@ TEST_CASE(
     CHECK(flushed.error().message().find("memory.max") != std::string::npos);
     CHECK(values.get("a", 1_MiB) == 0);
   }
-  // Putting it again writes it.
+  // Pinning it, or putting it again, writes it.
+  Selection pinned;
+  pinned.ns = values.ns;
+  pinned.by = SelectBy::key;
+  pinned.keys = {"a"};
+  const auto changed = values.kit.await<Changed>([&](auto done) {
+    values.kit.engine().pin(values.kit.caller(), pinned, true, std::move(done));
+  });
+  REQUIRE(changed.ok());
+  CHECK(changed->changed == 1);
+  values.kit.restart();
+  CHECK(values.get("a", 1_MiB) == 0);
   CHECK(values.put("a", 1_MiB) == static_cast<std::uint8_t>(ErrorKind::exists));
   CHECK(values.kit.flush(values.kit.caller()).ok());
 }

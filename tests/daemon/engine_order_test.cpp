@@ -254,11 +254,11 @@ TEST_CASE("PIN does not take the failure away that the next FLUSH must tell of")
   const auto ns = kit.open_namespace(small_model(), kit.caller()).ns;
   script->add({.target = storage::FaultTarget::data_sync});
   REQUIRE(kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks).ok());
-  REQUIRE(kit.await<Changed>([&](auto done) {
-               kit.engine().pin(kit.caller(), by_tokens(ns, sequence.tokens), true,
-                                std::move(done));
-             })
-              .ok());
+  const auto pinned = kit.await<Changed>([&](auto done) {
+    kit.engine().pin(kit.caller(), by_tokens(ns, sequence.tokens), true, std::move(done));
+  });
+  REQUIRE_FALSE(pinned.ok());
+  CHECK(pinned.error().message().find("could not be written") != std::string::npos);
   CHECK_FALSE(kit.flush(kit.caller()).ok());
 }
 
