@@ -4,13 +4,15 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <utility>
 
 namespace kvstrata::test {
 
 namespace {
 
-daemon::EngineOptions small_daemon(const std::string& directory) {
+daemon::EngineOptions small_daemon(const std::string& directory, std::string admission) {
   daemon::EngineOptions options;
+  options.admission = std::move(admission);
   options.store.directory = directory + "/data";
   options.store.disk_budget_bytes = 64_MiB;
   options.arena.budget_bytes = 24_MiB;
@@ -21,10 +23,11 @@ daemon::EngineOptions small_daemon(const std::string& directory) {
 
 }  // namespace
 
-InProcessDaemon::InProcessDaemon() {
+InProcessDaemon::InProcessDaemon(std::string admission) {
   directory_ = std::filesystem::temp_directory_path() / "kvstrata-stress-XXXXXX";
   REQUIRE(::mkdtemp(directory_.data()) != nullptr);
-  auto engine = daemon::Engine::create(small_daemon(directory_), loop_.executor());
+  auto engine =
+      daemon::Engine::create(small_daemon(directory_, std::move(admission)), loop_.executor());
   REQUIRE_MESSAGE(engine.ok(), (engine ? "" : engine.error().message()));
   engine_ = std::move(*engine);
   daemon::ServerOptions options;

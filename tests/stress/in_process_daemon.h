@@ -14,8 +14,8 @@ namespace kvstrata::test {
 
 class InProcessDaemon {
  public:
-  /// Little memory and the smallest disk budget.
-  InProcessDaemon();
+  /// Little memory and the smallest disk budget; `admission` as in the configuration.
+  explicit InProcessDaemon(std::string admission);
   InProcessDaemon(const InProcessDaemon&) = delete;
   InProcessDaemon& operator=(const InProcessDaemon&) = delete;
   ~InProcessDaemon();

@@ -64,7 +64,7 @@ std::string StressFigures::json(std::uint64_t seed) const {
 }
 
 StressFigures stress(const StressOptions& options) {
-  const InProcessDaemon daemon;
+  const InProcessDaemon daemon(options.admission);
   Shelf shelf(options.duration > std::chrono::seconds(20));
   std::deque<Actor> actors;  // in place: they have mutexes
   for (std::size_t i = 0; i < options.actors; ++i) {

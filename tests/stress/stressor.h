@@ -12,6 +12,7 @@ struct StressOptions {
   std::chrono::milliseconds duration{3'000};
   std::uint64_t seed = 0;
   std::size_t actors = 6;
+  std::string admission = "all";  ///< as in the daemon's configuration
 };
 
 struct StressFigures {
