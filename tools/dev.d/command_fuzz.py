@@ -68,7 +68,7 @@ def keep(name: str, program: pathlib.Path, build: builds.Build) -> None:
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
     known = [folder for folder in (KEPT / name, CORPORA / name / "corpus") if folder.is_dir()]
-    run_step(f"merge {name}", [program, "-merge=1", merged, *known],
+    run_step(f"merge {name}", [program, "-set_cover_merge=1", "-use_counters=0", merged, *known],
              env=builds.sanitizer_environment(build))
     shutil.rmtree(KEPT / name, ignore_errors=True)
     (KEPT / name).mkdir(parents=True)
