@@ -1,6 +1,9 @@
 #include "storage/recovery/recover.h"
 
+#include <sys/resource.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <map>
 #include <mutex>
@@ -19,16 +22,39 @@ using FoundPut = std::vector<FoundRecord>;
 // Appends under way, so that memory stays bounded; fewer than a store takes at a time.
 constexpr std::uint64_t unflushed_blocks_max = 256;
 constexpr std::uint64_t unflushed_bytes_max = 64_MiB;
+// Of the store that the blocks go to: segments, index, rings.
+constexpr std::uint64_t other_files_max = 512;
 
 using Segments = std::map<SegmentId, OldSegment>;
 
+// A segment that could not be opened for want of a descriptor would count as a foreign file, and
+// its blocks would be lost.
+Status allow_open_files(std::uint64_t segments) {
+  const std::uint64_t needed = segments + other_files_max;
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return error_from_errno(errno, "RLIMIT_NOFILE");
+  if (limit.rlim_cur >= needed) return {};
+  if (limit.rlim_max < needed) {
+    return Error(ErrorKind::invalid_argument,
+                 std::to_string(segments) + " segments have to be open at once, but this process " +
+                     "may open " + std::to_string(limit.rlim_max) + " files; allow " +
+                     std::to_string(needed) + " (ulimit -n) and try again, nothing was changed");
+  }
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) == 0) return {};
+  return error_from_errno(errno, "raising RLIMIT_NOFILE");
+}
+
 // Every segment of the directory, before the store is opened: where it has less room than what lies
 // aside takes, it removes the oldest at once. What is open can still be read.
-Segments open_segments(const StoreOptions& options) {
+Result<Segments> open_segments(const StoreOptions& options) {
   Segments segments;
   std::error_code error;
-  for (const auto& file :
-       std::filesystem::directory_iterator(options.directory + "/segments", error)) {
+  const std::filesystem::path directory = options.directory + "/segments";
+  const auto files = std::distance(std::filesystem::directory_iterator(directory, error),
+                                   std::filesystem::directory_iterator());
+  KV_TRY(allow_open_files(static_cast<std::uint64_t>(files)));
+  for (const auto& file : std::filesystem::directory_iterator(directory, error)) {
     if (auto segment = OldSegment::open(file.path())) {
       const SegmentId id = segment->id();
       segments.emplace(id, *std::move(segment));
@@ -263,7 +289,7 @@ void remove_what_lay_aside(const std::string& directory) {
 Result<RecoveryReport> recover_store(StoreOptions options, const RecoveryProgress& progress) {
   RecoveryReport report;
   {
-    Segments segments = open_segments(options);
+    KV_ASSIGN(Segments segments, open_segments(options));
     KV_ASSIGN(const std::unique_ptr<Store> store, Store::open(options));
     Recovery recovery(*store, options, progress, std::move(segments));
     recovery.choose_segments();

@@ -1,4 +1,5 @@
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <filesystem>
 #include <fstream>
@@ -40,7 +41,37 @@ std::uint64_t old_files(const Shelf& shelf) {
   return count;
 }
 
+// Ends with 0 if recovery says which limit is too low, 2 if it says anything else.
+const ChildRole recovers_with_few_files(
+    "recovers with few files", [](const std::vector<std::string>& arguments) {
+      const rlimit few{100, 100};
+      setrlimit(RLIMIT_NOFILE, &few);
+      StoreOptions options = Shelf::small_options();
+      options.directory = arguments.at(0);
+      const auto report = recover_store(options, [](std::string_view, auto, auto) {});
+      const bool told = !report && report.error().message().find("ulimit -n") != std::string::npos;
+      std::_Exit(told ? 0 : 2);
+    });
+
 }  // namespace
+
+TEST_CASE("A recovery that may not open all segments says so, and changes nothing") {
+  Shelf shelf;
+  shelf.put_chain(0, 99);
+  shelf.close();
+  lose_index(shelf);
+  {
+    ChildProcess child("recovers with few files", {shelf.directory()});
+    CHECK(child.wait() == 0);
+  }
+  CHECK(old_files(shelf) == 0);
+  rlimit limit{};
+  REQUIRE(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+  const rlimit few{100, limit.rlim_max};  // what it may raise by itself
+  REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+  CHECK(recover(shelf).recovered_blocks == 100);
+  setrlimit(RLIMIT_NOFILE, &limit);
+}
 
 TEST_CASE("Recovery brings every block back bit by bit after the index was lost") {
   Shelf shelf;
