@@ -4,7 +4,7 @@ import posixpath
 import re
 from typing import Iterator
 
-from tree import Tree
+from tree import CORPUS, Tree
 
 CODE = (".cpp", ".h", ".cu", ".cuh")
 TOP_LEVEL = {
@@ -98,6 +98,12 @@ def no_file_is_binary_or_large(tree: Tree) -> Iterator[str]:
             yield f"{path}: {len(tree.files[path])} bytes"
 
 
+def corpora_of_fuzz_targets_are_small(tree: Tree) -> Iterator[str]:
+    size = sum(len(content) for path, content in tree.files.items() if path.startswith(CORPUS))
+    if size > FILE_BYTES_MAX:
+        yield f"{CORPUS}: {size} bytes"
+
+
 def no_path_of_one_machine_is_written_down(tree: Tree) -> Iterator[str]:
     for path in tree.paths():
         for number, line in enumerate(tree.lines(path), 1):
@@ -113,5 +119,6 @@ RULES = [
     every_cpp_file_is_built,
     the_top_level_holds_known_names_only,
     no_file_is_binary_or_large,
+    corpora_of_fuzz_targets_are_small,
     no_path_of_one_machine_is_written_down,
 ]

@@ -66,6 +66,9 @@ CASES = {
         one("misc/a.cpp", ""), one("codec/a.cpp", "")),
     layout_rules.no_file_is_binary_or_large: (
         one("tests/data/a.txt", "x" * 100_001), one("tests/data/a.txt", "x" * 100_000)),
+    layout_rules.corpora_of_fuzz_targets_are_small: (
+        {"tests/fuzz/corpus/a/1": "x" * 60_000, "tests/fuzz/corpus/b/1": "x" * 60_000},
+        {"tests/fuzz/corpus/a/1": "x" * 60_000, "tests/fuzz/corpus/b/1": "\0"}),
     layout_rules.no_path_of_one_machine_is_written_down: (
         one("doc/a.md", f"see {HOME}"),
         one("doc/a.md", "see build/home/x, https://x.org/home/, /ho" "me/ada/x")),

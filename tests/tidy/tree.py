@@ -3,6 +3,8 @@
 import pathlib
 import subprocess
 
+CORPUS = "tests/fuzz/corpus/"  # inputs of fuzz targets: bytes, not text
+
 
 class Tree:
     """Files by path from the root; rules read only from here, so that tests can make trees."""
@@ -23,7 +25,8 @@ class Tree:
         """Paths that end in one of `suffixes` and lie in one of the folders `under`."""
         return sorted(path for path in self.files
                       if (not suffixes or path.endswith(suffixes))
-                      and (not under or path.startswith(under)))
+                      and (not under or path.startswith(under))
+                      and not path.startswith(CORPUS))
 
     def is_binary(self, path: str) -> bool:
         try:

@@ -1,10 +1,10 @@
 """tools/dev fuzz: runs the fuzz targets under libFuzzer with the address sanitizer.
 
-Each parser of bytes from outside is a target: what comes over sockets (wire_*), from disk (segment_*,
-frame, index_value), through shared memory (chunk_view) and from people (config). With --keep the
-inputs that reached something new are boiled down and kept in tests/fuzz/corpus, where each run and
-each test begins. FILE gets one flat object: fuzz_targets, fuzz_seconds, fuzz_findings, and
-TARGET_inputs, TARGET_edges of each target.
+Each parser of bytes from outside is a target: what comes over sockets (wire_*), from disk
+(segment_*, frame, index_value), through shared memory (chunk_view) and from people (config). With
+--keep the inputs that reached something new are boiled down and kept in tests/fuzz/corpus, where
+each run and each test begins. FILE gets one flat object: fuzz_targets, fuzz_seconds,
+fuzz_findings, and TARGET_inputs, TARGET_edges of each target.
 """
 
 import json
