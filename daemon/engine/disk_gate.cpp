@@ -158,7 +158,8 @@ void DiskGate::flush(const Caller& caller, std::optional<Sequence> sequence, Don
     if (at->first.second > wanted) break;
     take_with_ancestors(BlockPtr(at->second), taken);
   }
-  for (const BlockPtr& block : taken) flusher_.rely_on(*block, caller.connection);
+  flusher_.connection_writes(caller.connection);
+  for (const BlockPtr& block : taken) Flusher::rely_on(*block, caller.connection);
   if (!taken.empty()) flusher_.add(taken);
   flusher_.flush(caller.connection, wanted,
                  [this, tenant = caller.tenant, done = std::move(done)](Result<Sequence> durable) {

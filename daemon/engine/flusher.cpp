@@ -196,7 +196,6 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
 }
 
 void Flusher::rely_on(Block& block, ConnectionId connection) {
-  connection_puts(connection);
   const bool is_known = block.writer == connection ||
                         std::ranges::find(block.relying, connection) != block.relying.end();
   if (!is_known) block.relying.push_back(connection);

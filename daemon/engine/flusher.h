@@ -31,10 +31,10 @@ class Flusher {
   /// Runs `done` when everything of `connection` up to `sequence` is durable, or with why some of
   /// it is not. none: everything added so far.
   void flush(ConnectionId connection, std::optional<Sequence> sequence, Done<Sequence> done);
-  /// From its first put on, and until it closes, a connection's FLUSH says what of its blocks could
-  /// not be written; and of others' blocks that it relies on.
-  void connection_puts(ConnectionId connection) { failures_.try_emplace(connection); }
-  void rely_on(Block& block, ConnectionId connection);
+  /// From its first put or FLUSH on, and until it closes, a connection's FLUSH says what of its
+  /// blocks could not be written; and of others' blocks that it relies on.
+  void connection_writes(ConnectionId connection) { failures_.try_emplace(connection); }
+  static void rely_on(Block& block, ConnectionId connection);
   void connection_closed(ConnectionId connection) { failures_.erase(connection); }
   /// Tries again what the store had no room for.
   void tick() { pump(); }

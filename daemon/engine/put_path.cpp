@@ -232,7 +232,7 @@ void PutPath::put(const Caller& caller, NewBlocks asked, std::shared_ptr<const B
 }
 
 void PutPath::start(const std::shared_ptr<Batch>& batch) {
-  flusher_.connection_puts(batch->caller.connection);
+  flusher_.connection_writes(batch->caller.connection);
   std::uint64_t bytes = 0;
   std::vector<BlockKey> keys;
   for (const Incoming& block : batch->blocks) {
@@ -310,7 +310,7 @@ void PutPath::write_again(Batch& batch, const BlockPtr& block) {
   } else if (!block->dirty) {
     gate_.add(block, true);
   }
-  if (block->dirty) flusher_.rely_on(*block, batch.caller.connection);
+  if (block->dirty) Flusher::rely_on(*block, batch.caller.connection);
   batch.result.sequence = std::max(batch.result.sequence, block->sequence);
 }
 
