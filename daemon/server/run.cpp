@@ -97,7 +97,9 @@ void say_ready(const Config& config, const Server& server, int ready_fd) {
 /// What the engine has to say once about how it started.
 void log_notes(const Engine& engine) {
   for (const auto& [name, note] : engine.stats(Caller{}).notes) {
-    if (name != "store_id") log::warning(name + ": " + note);
+    if (name == "store_id") continue;
+    std::string line = name;
+    log::warning(line.append(": ").append(note));
   }
 }
 

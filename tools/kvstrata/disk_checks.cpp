@@ -21,9 +21,9 @@ using Level = Check::Level;
 constexpr long cifs_magic = 0xFF534D42;  // not in linux/magic.h
 
 // Of a block device's directory in /sys, or of the disk that a partition is part of.
-std::string queue_attribute(const std::string& device, const std::string& name) {
-  for (const char* queue : {"/queue/", "/../queue/"}) {
-    std::ifstream file(device + queue + name);
+std::string queue_attribute(const std::filesystem::path& device, const char* name) {
+  for (const char* queue : {"queue", "../queue"}) {
+    std::ifstream file(device / queue / name);
     std::string line;
     if (std::getline(file, line)) return line;
   }

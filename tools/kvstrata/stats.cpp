@@ -2,6 +2,7 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 #include <thread>
+#include <utility>
 
 #include "tools/kvstrata/commands.h"
 #include "tools/kvstrata/connect.h"
@@ -92,8 +93,10 @@ void add_rows(Table& table, const Json& now, const Json& before, double seconds)
   for (const auto& [section, values] : now.items()) {
     if (!values.is_object()) continue;
     for (const auto& [name, value] : values.items()) {
+      std::string full_name = section;
+      full_name.append(".").append(name);
       if (!value.is_number_unsigned()) {
-        table.add({section + "." + name,
+        table.add({std::move(full_name),
                    value.is_string() ? value.get<std::string>() : value.dump(), ""});
         continue;
       }
@@ -107,7 +110,7 @@ void add_rows(Table& table, const Json& now, const Json& before, double seconds)
         }
       }
       const bool is_bytes = name.ends_with("bytes") || name.find("_bytes_") != std::string::npos;
-      table.add({section + "." + name, is_bytes ? human_bytes(count) : human_count(count), rate});
+      table.add({std::move(full_name), is_bytes ? human_bytes(count) : human_count(count), rate});
     }
   }
 }
