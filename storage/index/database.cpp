@@ -3,6 +3,7 @@
 #include <rocksdb/cache.h>
 #include <rocksdb/db.h>
 #include <rocksdb/env.h>
+#include <rocksdb/file_system.h>
 #include <rocksdb/filter_policy.h>
 #include <rocksdb/listener.h>
 #include <rocksdb/table.h>
@@ -156,6 +157,7 @@ class RocksDatabase final : public Database {
   std::uint64_t stalls() const override { return stalls_->value(); }
 
  private:
+  Status sync_names_found();
   void close();
   // Null while a recovery could not open it again.
   Status check_open() const {
@@ -176,7 +178,20 @@ class RocksDatabase final : public Database {
   rocksdb::ColumnFamilyHandle* default_ = nullptr;
 };
 
+// Names that are there may have never been synced: whoever made them may have failed in that, and
+// been started again. Were one of them lost later, the files would contradict each other.
+Status RocksDatabase::sync_names_found() {
+  const rocksdb::IOOptions io;
+  rocksdb::FileSystem& files = *environment_->GetFileSystem();
+  rocksdb::IOStatus status = files.CreateDirIfMissing(options_.directory, io, nullptr);
+  std::unique_ptr<rocksdb::FSDirectory> directory;
+  if (status.ok()) status = files.NewDirectory(options_.directory, io, &directory, nullptr);
+  if (status.ok()) status = directory->Fsync(io, nullptr);
+  return status_of(status);
+}
+
 Status RocksDatabase::open() {
+  KV_TRY(sync_names_found());
   const rocksdb::ColumnFamilyOptions column = column_options(options_, cache_);
   rocksdb::ColumnFamilyOptions unused = column;
   unused.write_buffer_size = 64_KiB;

@@ -329,7 +329,7 @@ void Simulation::apply_events() {
     const std::lock_guard lock(events_mutex_);
     events.swap(events_);
   }
-  acknowledged_now_.clear();
+  put_now_.clear();
   for (const Event& event : events) {
     if (event.put) {
       apply_put(name_of(event.key), event);
@@ -344,7 +344,7 @@ void Simulation::apply_put(const Name& name, const Event& event) {
   if (!event.error) {
     note("put " + to_string(name) + to_string({*event.put}), event.put->version);
     model_.put_acknowledged(name, *event.put);
-    acknowledged_now_.insert(name);
+    put_now_.insert(name);
     return;
   }
   note("put failed " + to_string(name) + event.error->message(), event.put->version);
@@ -352,6 +352,7 @@ void Simulation::apply_put(const Name& name, const Event& event) {
     model_.put_refused(name, event.put->version);
   } else {
     model_.put_failed(name, *event.put, in_doubt());
+    if (in_doubt()) put_now_.insert(name);
   }
 }
 
@@ -362,8 +363,9 @@ void Simulation::apply_drop(const Name& name) {
     return state.present && !state.expired(now) && (state.pinned || held_.contains(name));
   });
   const bool condemned = machine_.syncs_failed() > syncs_failed_seen_;
-  // Drops are told after the puts of the same turn, so one may be older than an acknowledgement.
-  const bool older = acknowledged_now_.contains(name);
+  // Drops are told after the puts of the same turn, so one may be older than a put that was
+  // acknowledged, or that failed and is there all the same.
+  const bool older = put_now_.contains(name);
   if (must_stay && !condemned && !older)
     fail(to_string(name) + " was dropped while pinned or held");
   model_.dropped(name, !older);

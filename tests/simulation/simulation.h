@@ -111,7 +111,7 @@ class Simulation {
   std::uint64_t last_budget_bytes_ = 0;
   std::uint64_t syncs_failed_seen_ = 0, index_faults_at_start_ = 0;
   bool wakes_writer_ = false;        // this step gave the writer something to do
-  std::set<Name> acknowledged_now_;  // since events were applied last
+  std::set<Name> put_now_;  // blocks whose puts may be newer than a drop that is told next
 
   std::mutex events_mutex_;
   std::vector<Event> events_;
