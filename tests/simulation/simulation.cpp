@@ -35,9 +35,24 @@ Report Simulation::run() {
 
 // --- lives ---------------------------------------------------------------------------------------
 
+void Simulation::tell(const LifePlan& plan) const {
+  std::printf("  life %llu: %d steps, cut at operation %llu, cut at %s %llu, fail sync %llu\n",
+              static_cast<unsigned long long>(report_.lives), plan.steps,
+              static_cast<unsigned long long>(plan.cut_at_operation),
+              plan.cut_at_point.empty() ? "no point" : plan.cut_at_point.c_str(),
+              static_cast<unsigned long long>(plan.cut_at_nth),
+              static_cast<unsigned long long>(plan.fail_sync));
+  for (const SimulatedDisk::Fault& fault : plan.index_faults) {
+    std::printf("    fails of the index: operation %d, the %llu. %s, errno %d\n",
+                static_cast<int>(fault.operation), static_cast<unsigned long long>(fault.nth),
+                fault.from_then_on ? "and all after it" : "only", fault.error_number);
+  }
+}
+
 void Simulation::live(const LifePlan& plan) {
   life_ = plan;
   ++report_.lives;
+  if (traced_) tell(plan);
   held_.clear();
   budget_bytes_ = std::max(budget_bytes_, Machine::budget_of_segments(plan.sizes));
   syncs_failed_seen_ = machine_.syncs_failed();

@@ -50,6 +50,7 @@ class Simulation {
   };
 
   // lives
+  void tell(const LifePlan& plan) const;
   void live(const LifePlan& plan);
   void end_life();
   bool open(const LifePlan& plan);
@@ -110,8 +111,8 @@ class Simulation {
   std::uint64_t budget_bytes_ = 0;  // the largest so far: pins may keep a store from shrinking
   std::uint64_t last_budget_bytes_ = 0;
   std::uint64_t syncs_failed_seen_ = 0, index_faults_at_start_ = 0;
-  bool wakes_writer_ = false;        // this step gave the writer something to do
-  std::set<Name> put_now_;  // blocks whose puts may be newer than a drop that is told next
+  bool wakes_writer_ = false;  // this step gave the writer something to do
+  std::set<Name> put_now_;     // blocks whose puts may be newer than a drop that is told next
 
   std::mutex events_mutex_;
   std::vector<Event> events_;
