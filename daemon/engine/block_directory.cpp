@@ -242,7 +242,7 @@ bool BlockDirectory::empty_a_chunk() {
     const ChunkId chunk = find(key)->slot.chunk;
     const auto [at, is_new] = may_go.try_emplace(chunk, true);
     if (is_new) {
-      at->second = std::ranges::all_of(by_slot_[chunk], [this](const auto& used) {
+      at->second = std::ranges::all_of(by_slot_.at(chunk), [this](const auto& used) {
         return !used.second->dead && may_evict(*used.second);
       });
     }
@@ -251,7 +251,7 @@ bool BlockDirectory::empty_a_chunk() {
   const auto key = host_order_->victim(whole_chunk, victims_looked_at_max);
   if (!key) return false;
   std::vector<BlockPtr> blocks;
-  for (const auto& [index, block] : by_slot_[find(*key)->slot.chunk]) {
+  for (const auto& [index, block] : by_slot_.at(find(*key)->slot.chunk)) {
     blocks.push_back(find(block->key));
   }
   for (const BlockPtr& block : blocks) {
@@ -270,7 +270,6 @@ void BlockDirectory::count_evicted(const Block& block) {
 // Clients that map a closed chunk are asked to unmap it; until then it counts as memory.
 void BlockDirectory::announce(const std::vector<hostmem::HostArena::Retired>& closed) {
   for (const auto& retired : closed) {
-    by_slot_.erase(retired.chunk);
     for (const ConnectionId connection : retired.mapped_by) {
       Event event;
       event.kind = Event::Kind::chunks_retired;
@@ -290,7 +289,9 @@ void BlockDirectory::list_in(Block& block, hostmem::EvictionPolicy* order) {
 }
 
 void BlockDirectory::free_memory(Block& block) {
-  by_slot_[block.slot.chunk].erase(block.slot.index);
+  const auto chunk = by_slot_.find(block.slot.chunk);
+  chunk->second.erase(block.slot.index);
+  if (chunk->second.empty()) by_slot_.erase(chunk);
   core_.arena->free_slot(block.slot);
   block.slot = {};
   block.host = Block::HostCopy::absent;
