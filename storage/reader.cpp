@@ -168,12 +168,7 @@ void Reader::end_failed(const JobPtr& job) {
   ++state_.counters.read_errors;
   bool lost = false;
   for (const RecordLocation& extent : extents_of(job->entry)) {
-    const Result<FileHandle> file = files_.open(extent.segment);
-    bool here = !file && file.error().kind() == ErrorKind::not_found;
-    if (file) {
-      const Result<std::uint64_t> size = device_->size(*file);
-      here = size && *size < extent.offset + extent.bytes;
-    }
+    const bool here = files_.is_lost(extent.segment, extent.offset + extent.bytes);
     if (here) state_.errands.add_lost(extent.segment);
     lost = lost || here;
   }

@@ -101,18 +101,11 @@ Result<bool> Readmission::fetch(const RecordRead& read) {
       if (!*ended) file = ended->error();
     }
     if (file) continue;
-    if (!is_lost(transfer)) return file.error();
+    if (!files_.is_lost(transfer.segment, transfer.offset + transfer.bytes)) return file.error();
     state_.errands.add_lost(transfer.segment);
     return false;
   }
   return true;
-}
-
-bool Readmission::is_lost(const RecordRead::Transfer& transfer) {
-  const Result<FileHandle> file = files_.open(transfer.segment);
-  if (!file) return file.error().kind() == ErrorKind::not_found;
-  const Result<std::uint64_t> size = device_.size(*file);
-  return size && *size < transfer.offset + transfer.bytes;
 }
 
 }  // namespace kvstrata::storage

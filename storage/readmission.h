@@ -17,8 +17,8 @@ namespace kvstrata::storage {
 
 class Readmission {
  public:
-  Readmission(StoreState& state, Device& device, IoQueue& io, SegmentFiles& files)
-      : state_(state), device_(device), io_(io), files_(files) {}
+  Readmission(StoreState& state, IoQueue& io, SegmentFiles& files)
+      : state_(state), io_(io), files_(files) {}
 
   /// ok, or why the disk stays out: `unavailable`, or the error of a read if none went well.
   Status check();
@@ -34,10 +34,8 @@ class Readmission {
   Result<std::vector<Sample>> samples_of(const SegmentTable::Row& row) const;
   Result<Finding> look_at(const Sample& sample);
   Result<bool> fetch(const RecordRead& read);
-  bool is_lost(const RecordRead::Transfer& transfer);
 
   StoreState& state_;
-  Device& device_;
   IoQueue& io_;
   SegmentFiles& files_;
 };

@@ -20,6 +20,13 @@ Result<FileHandle> SegmentFiles::open(SegmentId segment) {
   return remember(segment, handle);
 }
 
+bool SegmentFiles::is_lost(SegmentId segment, std::uint64_t end_bytes) {
+  const Result<FileHandle> file = open(segment);
+  if (!file) return file.error().kind() == ErrorKind::not_found;
+  const Result<std::uint64_t> size = device_.size(*file);
+  return size && *size < end_bytes;
+}
+
 Result<FileHandle> SegmentFiles::create(SegmentId segment, std::uint64_t bytes) {
   make_room();
   const std::string name = segment_file_name(segment);

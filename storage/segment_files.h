@@ -21,6 +21,8 @@ class SegmentFiles {
   /// The open file of a segment, `not_found` if it is gone. A file beyond the bound closes the one
   /// unused for longest; files that are `in_use` stay.
   Result<FileHandle> open(SegmentId segment);
+  /// Whether the file is gone, or ends before `end_bytes`: what lay there is lost for good.
+  bool is_lost(SegmentId segment, std::uint64_t end_bytes);
   /// A new file of `bytes`, backed by space; nothing is left of it after an error.
   Result<FileHandle> create(SegmentId segment, std::uint64_t bytes);
   /// Closes (if open) and removes the file for good: no crash brings it back. A file that is gone

@@ -26,7 +26,7 @@ Writer::Writer(StoreState& state, AppendQueue& queue, std::unique_ptr<Device> de
       log_(state, *device_, io_, std::move(aside)),
       group_(state, log_, io_, queue),
       reclaimer_(state, log_, group_, io_, queue, std::move(forget_file)),
-      readmission_(state, *device_, io_, log_.files()) {}
+      readmission_(state, io_, log_.files()) {}
 
 Writer::~Writer() {
   stop();
