@@ -9,7 +9,8 @@ using namespace kvstrata::daemon::test;
 
 namespace {
 
-/// Two blocks of the engine's memory, filled differently, under a lease.
+/// Two blocks of the engine's memory, filled differently, under a lease. Made before the server,
+/// which may read them until it is gone.
 struct Blocks {
   explicit Blocks(std::size_t bytes, std::uint64_t lease = 11)
       : first(bytes, std::byte{0xaa}), second(bytes, std::byte{0xbb}) {
@@ -59,8 +60,8 @@ std::uint64_t inline_bytes(TestServer& server) {
 }  // namespace
 
 TEST_CASE("GET inline brings the good blocks in order, and its lease ends when they are sent") {
-  TestServer server;
   Blocks blocks(100'000);
+  TestServer server;
   server.engine.loaded = blocks.loaded;
   TestClient client = server.connect_authenticated();
   HashSelection selection;
@@ -79,8 +80,8 @@ TEST_CASE("GET inline brings the good blocks in order, and its lease ends when t
 }
 
 TEST_CASE("GET inline keeps its lease for a client that asked for one") {
-  TestServer server;
   const Blocks blocks(1000);
+  TestServer server;
   server.engine.loaded = blocks.loaded;
   TestClient client = server.connect_authenticated();
   HashSelection selection;
@@ -92,8 +93,8 @@ TEST_CASE("GET inline keeps its lease for a client that asked for one") {
 }
 
 TEST_CASE("LOAD inline leaves the client's lease alone") {
-  TestServer server;
   const Blocks blocks(1000);
+  TestServer server;
   server.engine.loaded = blocks.loaded;
   TestClient client = server.connect_authenticated();
   CHECK(client.call(Verb::load, load_body(11, true)).payload.size() == 2000);
@@ -101,8 +102,8 @@ TEST_CASE("LOAD inline leaves the client's lease alone") {
 }
 
 TEST_CASE("A lease released while its blocks are being sent ends after the last byte") {
-  TestServer server;
   const Blocks blocks(16 << 20);
+  TestServer server;
   server.engine.loaded = blocks.loaded;
   TestClient client = server.connect_authenticated(64 << 10);
   client.send(Verb::load, load_body(11, true), {}, 100);
@@ -122,8 +123,8 @@ TEST_CASE("A lease released while its blocks are being sent ends after the last 
 }
 
 TEST_CASE("If the lease can't be kept while sending, the connection ends: never wrong bytes") {
-  TestServer server;
   const Blocks blocks(16 << 20);
+  TestServer server;
   server.engine.loaded = blocks.loaded;
   server.engine.leases_have_ended = true;
   TestClient client = server.connect_authenticated(64 << 10);
@@ -132,8 +133,8 @@ TEST_CASE("If the lease can't be kept while sending, the connection ends: never 
 }
 
 TEST_CASE("A client that never reads is disconnected, and what it held is free") {
-  TestServer server;
   const Blocks blocks(16 << 20);
+  TestServer server;
   server.engine.loaded = blocks.loaded;
   TestClient client = server.connect_authenticated(64 << 10);
   HashSelection selection;
@@ -149,8 +150,8 @@ TEST_CASE("A client that never reads is disconnected, and what it held is free")
 }
 
 TEST_CASE("Requests of a client that does not read its replies are not read either") {
-  TestServer server;
   const Blocks blocks(40 << 20);
+  TestServer server;
   server.engine.loaded = blocks.loaded;
   TestClient client = server.connect_authenticated(64 << 10);
   HashSelection selection;
@@ -283,8 +284,8 @@ TEST_CASE("An idle client between messages is left alone") {
 }
 
 TEST_CASE("A reply that would exceed its limit is an error, and its lease is given back") {
-  TestServer server;
   Blocks blocks(1000);
+  TestServer server;
   blocks.loaded.blocks[0].ref.bytes = protocol::payload_bytes_max;  // never read: it is refused
   server.engine.loaded = blocks.loaded;
   TestClient client = server.connect_authenticated();

@@ -123,6 +123,7 @@ TEST_CASE("Clients of the Unix socket are known by their user id") {
 }
 
 TEST_CASE("Over TCP blocks come inline only, and loopback without tokens has no admin rights") {
+  const ByteVector block(5 << 20, std::byte{7});  // the server may read it until it is gone
   ServerOptions options;
   options.tcp = ListenAddress{"127.0.0.1", 0, true};
   TestServer server(std::move(options));
@@ -138,7 +139,6 @@ TEST_CASE("Over TCP blocks come inline only, and loopback without tokens has no 
   Body reserve;
   reserve.set_u64("ns", 7);
   CHECK(client.call(Verb::reserve, reserve).error() == ErrorKind::unsupported);
-  const ByteVector block(5 << 20, std::byte{7});
   server.on_loop([&] {
     server.engine.loaded.blocks = {{0, {1, 0, block.size(), 2, 0}, block.data()}};
     server.engine.loaded.grant.lease = LeaseId{1};

@@ -82,13 +82,16 @@ def compile_environment(build: Build) -> dict[str, str]:
 def sanitizer_environment(build: Build) -> dict[str, str]:
     if not build.sanitizer:
         return {}
+    # g++'s sanitizers name lines by themselves; clang's look for a tool whose name they don't find.
+    symbolizer = shutil.which("addr2line") if build.compiler == CLANG else None
+    names = f":external_symbolizer_path={symbolizer}" if symbolizer else ""
     return {
         "ASAN_OPTIONS": "detect_leaks=1:strict_string_checks=1:check_initialization_order=1:"
-                        "detect_stack_use_after_return=1",
+                        f"detect_stack_use_after_return=1{names}",
         "LSAN_OPTIONS": f"suppressions={PARTS / 'lsan.supp'}:print_suppressions=0",
-        "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+        "UBSAN_OPTIONS": f"print_stacktrace=1:halt_on_error=1{names}",
         "TSAN_OPTIONS": f"suppressions={PARTS / 'tsan.supp'}:halt_on_error=1:"
-                        "second_deadlock_stack=1:history_size=4",
+                        f"second_deadlock_stack=1:history_size=4{names}",
     }
 
 
