@@ -15,8 +15,12 @@ constexpr std::string_view next_segment_name = "next_segment";
 constexpr std::uint64_t index_format = 1;
 // Above every sequence a crash may have left in a segment without telling the index.
 constexpr std::uint64_t sequence_gap = std::uint64_t{1} << 20;
-// Of memory; hot index blocks of some million entries.
-constexpr std::uint64_t index_cache_bytes = 64_MiB;
+
+// Of memory, for hot index blocks: of some million entries, but no more than a small index has. It
+// also keeps blocks of table files that are gone until others push them out, so it always fills.
+std::uint64_t index_cache_bytes(const SizePlan& sizes) {
+  return std::clamp(sizes.index_reserve_bytes / 8, 2_MiB, 64_MiB);
+}
 
 struct OpenedIndex {
   std::unique_ptr<Database> database;
@@ -93,7 +97,7 @@ Result<OpenedState> open_state(StoreOptions options) {
   KV_ASSIGN(StoreDirectory directory, StoreDirectory::open(options.directory));
   OpenedState result;
   const DatabaseOptions database = {directory.index_path(), sizes.index_reserve_bytes,
-                                    index_cache_bytes, options.index_environment};
+                                    index_cache_bytes(sizes), options.index_environment};
   KV_ASSIGN(OpenedIndex index, open_or_replace_index(directory, database, options.clock->unix_ms(),
                                                      result.empty_because));
   std::uint32_t next_segment = std::max(static_cast<std::uint32_t>(index.next_segment),

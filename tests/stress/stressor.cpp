@@ -46,21 +46,26 @@ void add_statistics(const std::string& address, StressFigures& figures) {
 }  // namespace
 
 std::string StressFigures::json(std::uint64_t seed) const {
-  char text[512];
+  char text[640];
   const int length = std::snprintf(
       text, sizeof text,
       "{\"minutes\": %.2f, \"operations\": %llu, \"impossible_reads\": %llu, \"reads_judged\": "
       "%llu, \"leases_expired\": %llu, \"gave_up\": %llu, \"reclaimed_segments\": %llu, "
-      "\"evicted_blocks\": %llu, \"resident_growth_bytes\": %lld, \"seed\": %llu}\n",
+      "\"evicted_blocks\": %llu, \"seed\": %llu, \"resident_growth_bytes\": %lld",
       minutes, static_cast<unsigned long long>(counts.operations),
       static_cast<unsigned long long>(impossible_reads()),
       static_cast<unsigned long long>(counts.reads_judged),
       static_cast<unsigned long long>(counts.leases_expired),
       static_cast<unsigned long long>(counts.gave_up),
       static_cast<unsigned long long>(reclaimed_segments),
-      static_cast<unsigned long long>(evicted_blocks),
-      static_cast<long long>(resident_growth_bytes), static_cast<unsigned long long>(seed));
-  return {text, static_cast<std::size_t>(length)};
+      static_cast<unsigned long long>(evicted_blocks), static_cast<unsigned long long>(seed),
+      static_cast<long long>(resident_bytes.back() - resident_bytes.front()));
+  std::string json(text, static_cast<std::size_t>(length));
+  for (std::size_t i = 0; i < resident_bytes.size(); ++i) {
+    json += ", \"resident_bytes_" + std::to_string(i + 1) + "\": ";
+    json += std::to_string(resident_bytes[i]);
+  }
+  return json + "}\n";
 }
 
 StressFigures stress(const StressOptions& options) {
@@ -76,12 +81,13 @@ StressFigures stress(const StressOptions& options) {
   for (std::size_t i = 1; i < options.actors; ++i) {
     threads.emplace_back([&, i] { actors[i].run(end, actors); });
   }
-  actors.front().run(began + options.duration / 5, actors);
-  const std::int64_t warm = resident_bytes();
-  actors.front().run(end, actors);
-  for (std::thread& thread : threads) thread.join();
   StressFigures figures;
-  figures.resident_growth_bytes = resident_bytes() - warm;
+  for (std::size_t i = 0; i < figures.resident_bytes.size(); ++i) {
+    const auto until = options.duration * (i + 1) / figures.resident_bytes.size();
+    actors.front().run(began + until, actors);
+    figures.resident_bytes[i] = resident_bytes();
+  }
+  for (std::thread& thread : threads) thread.join();
   figures.minutes =
       std::chrono::duration<double, std::ratio<60>>(std::chrono::steady_clock::now() - began)
           .count();

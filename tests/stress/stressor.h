@@ -1,6 +1,7 @@
 // The Stressor runs actors against an in-process daemon for a while and counts what was impossible.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -21,7 +22,7 @@ struct StressFigures {
   std::uint64_t damaged = 0;  ///< records and blocks the daemon found corrupt: impossible, too
   std::uint64_t reclaimed_segments = 0;
   std::uint64_t evicted_blocks = 0;
-  std::int64_t resident_growth_bytes = 0;  ///< private memory, from a fifth of the time to its end
+  std::array<std::int64_t, 5> resident_bytes{};  ///< private memory after each fifth of the time
 
   std::uint64_t impossible_reads() const { return counts.impossible_reads + damaged; }
   std::string json(std::uint64_t seed) const;
