@@ -58,14 +58,16 @@ KV_AVX2_INLINE __m256i odd_bytes(__m256i value) {
   return _mm256_srli_epi16(value, 8);
 }
 KV_AVX2_INLINE __m256i join_low_bytes(__m256i even, __m256i odd) {
-  return _mm256_blendv_epi8(even, _mm256_slli_epi16(odd, 8), _mm256_set1_epi16(-0x100));
+  return _mm256_or_si256(even_bytes(even), _mm256_slli_epi16(odd, 8));
 }
 KV_AVX2_INLINE __m256i join_high_bytes(__m256i even, __m256i odd) {
-  return _mm256_blendv_epi8(odd_bytes(even), odd, _mm256_set1_epi16(-0x100));
+  return _mm256_or_si256(odd_bytes(even), _mm256_and_si256(odd, _mm256_set1_epi16(-0x100)));
 }
 
-bool decode(RansDecoder& decoder, const DecodeTable* tables, const std::uint8_t* unit_table,
-            std::size_t steps, std::uint8_t* symbols_out);
+const char* decode(DType dtype, bool sign_coded, StepInput& input, const DecodeTable* tables,
+                   const std::uint8_t* unit_table, std::size_t steps, std::uint8_t* scalars);
+bool decode_symbols(RansDecoder& decoder, const DecodeTable* tables, const std::uint8_t* unit_table,
+                    std::size_t steps, std::uint8_t* symbols_out);
 std::uint8_t* encode(RansEncoder& encoder, const EncodeTable* tables,
                      const std::uint8_t* unit_table, const std::uint8_t* symbols_in,
                      std::size_t steps, std::uint8_t* out_end);

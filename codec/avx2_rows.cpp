@@ -50,19 +50,6 @@ Tile covered_part(const Tile& tile) {
   return part;
 }
 
-/// The tile without its first tokens, and its first tokens without the first channels.
-Tile later_tokens(const Tile& tile, const Tile& covered) {
-  Tile rest = tile;
-  rest.tokens -= covered.tokens;
-  return rest;
-}
-Tile later_channels(const Tile& tile, const Tile& covered) {
-  Tile rest = tile;
-  rest.tokens = covered.tokens;
-  rest.channels -= covered.channels;
-  return rest;
-}
-
 template <std::size_t scalar_bytes>
 KV_AVX2 void gather_as(const Tile& tile, const std::uint8_t* payload,
                        const std::uint32_t* first_lane, std::uint8_t* rows) {
@@ -84,10 +71,10 @@ KV_AVX2 void gather_as(const Tile& tile, const std::uint8_t* payload,
       }
     }
   }
-  scalar_kernels.gather(later_tokens(tile, covered), payload + covered.tokens * stride, first_lane,
-                        rows + covered.tokens * scalar_bytes);
-  scalar_kernels.gather(later_channels(tile, covered), payload + covered.channels * scalar_bytes,
-                        first_lane + covered.channels, rows);
+  for_the_rest(tile, covered, [&](const Tile& rest, std::size_t token, std::size_t channel) {
+    scalar_kernels.gather(rest, payload + token * stride + channel * scalar_bytes,
+                          first_lane + channel, rows + token * scalar_bytes);
+  });
 }
 
 template <std::size_t scalar_bytes>
@@ -112,10 +99,10 @@ KV_AVX2 void scatter_as(const Tile& tile, const std::uint8_t* rows, const std::u
       }
     }
   }
-  scalar_kernels.scatter(later_tokens(tile, covered), rows + covered.tokens * scalar_bytes,
-                         first_lane, payload + covered.tokens * stride);
-  scalar_kernels.scatter(later_channels(tile, covered), rows, first_lane + covered.channels,
-                         payload + covered.channels * scalar_bytes);
+  for_the_rest(tile, covered, [&](const Tile& rest, std::size_t token, std::size_t channel) {
+    scalar_kernels.scatter(rest, rows + token * scalar_bytes, first_lane + channel,
+                           payload + token * stride + channel * scalar_bytes);
+  });
 }
 
 }  // namespace

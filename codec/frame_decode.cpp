@@ -1,4 +1,3 @@
-#include <xxhash.h>
 
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "codec/static_coder.h"
 #include "codec/static_tables.h"
 #include "codec/substream_bytes.h"
+#include "kvstrata/checksum.h"
 
 namespace kvstrata::codec {
 
@@ -48,7 +48,7 @@ Status read_directory(const BlockShape& shape, const FrameInfo& info, ByteView f
                       std::uint64_t directory_xxh3, ParsedFrame& parsed) {
   const std::size_t bytes = info.substreams * sizeof(DirectoryEntry);
   const std::byte* const at = frame.data() + sizeof(FrameHeader);
-  if (XXH3_64bits(at, bytes) != directory_xxh3) return corrupt("directory checksum");
+  if (xxh3({at, bytes}) != directory_xxh3) return corrupt("directory checksum");
   parsed.directory.resize(info.substreams);
   if (bytes != 0) std::memcpy(parsed.directory.data(), at, bytes);
   std::uint64_t offset = sizeof(FrameHeader) + bytes;
@@ -106,7 +106,7 @@ Status decode_entry(const Kernels& kernels, const BlockShape& shape, const Parse
 
 const char* find_header_fault(const FrameHeader& header) {
   if (header.magic != frame_magic) return "no magic";
-  if (XXH3_64bits(&header, offsetof(FrameHeader, header_xxh3)) != header.header_xxh3) {
+  if (header_checksum(header) != header.header_xxh3) {
     return "header checksum";
   }
   if (header.version != frame_version) return nullptr;  // told apart by the caller

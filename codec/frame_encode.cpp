@@ -1,4 +1,3 @@
-#include <xxhash.h>
 
 #include <string>
 #include <vector>
@@ -10,6 +9,7 @@
 #include "codec/static_coder.h"
 #include "codec/static_tables.h"
 #include "codec/substream_bytes.h"
+#include "kvstrata/checksum.h"
 
 namespace kvstrata::codec {
 
@@ -86,8 +86,8 @@ Result<std::uint64_t> encode_frame(const BlockShape& shape, const StaticTables* 
   header.substreams = shape.substreams();
   header.tables_hash = any_static ? set->content_hash() : 0;
   header.payload_xxh3 = payload_xxh3;
-  header.directory_xxh3 = XXH3_64bits(directory.data(), directory_bytes);
-  header.header_xxh3 = XXH3_64bits(&header, offsetof(FrameHeader, header_xxh3));
+  header.directory_xxh3 = xxh3(std::as_bytes(std::span(directory)));
+  header.header_xxh3 = header_checksum(header);
   std::memcpy(out.data(), &header, sizeof header);
   if (directory_bytes != 0) {
     std::memcpy(out.data() + sizeof header, directory.data(), directory_bytes);

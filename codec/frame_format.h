@@ -4,6 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
+
+#include "kvstrata/checksum.h"
 
 namespace kvstrata::codec {
 
@@ -37,5 +40,9 @@ struct DirectoryEntry {
   std::uint64_t decoded_xxh3;
 };
 static_assert(sizeof(DirectoryEntry) == 16);
+
+inline std::uint64_t header_checksum(const FrameHeader& header) {
+  return xxh3(std::as_bytes(std::span(&header, 1)).first(offsetof(FrameHeader, header_xxh3)));
+}
 
 }  // namespace kvstrata::codec

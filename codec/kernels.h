@@ -28,6 +28,13 @@ struct Escapes {
   const std::uint8_t* end = nullptr;
 };
 
+/// What is left to decode of a sub-stream; a kernel moves it on.
+struct StepInput {
+  RansDecoder rans;
+  Escapes escapes;
+  const std::uint8_t* raw = nullptr;  ///< whole steps of raw bits
+};
+
 struct RansEncoder {
   alignas(64) std::array<std::uint8_t, lanes> low;
   alignas(64) std::array<std::uint8_t, lanes> high;
@@ -43,11 +50,28 @@ struct Tile {
   std::size_t scalar_bytes, token_stride, channels, tokens;
 };
 
+/// Calls visit(tile, first token, first channel) for what is left of a tile whose first tokens and
+/// channels are done as far as `covered` says.
+template <typename Visit>
+void for_the_rest(const Tile& tile, const Tile& covered, Visit&& visit) {
+  Tile rest = tile;
+  rest.tokens -= covered.tokens;
+  if (rest.tokens != 0) visit(rest, covered.tokens, std::size_t{0});
+  rest.tokens = covered.tokens;
+  rest.channels -= covered.channels;
+  if (rest.tokens != 0 && rest.channels != 0) visit(rest, std::size_t{0}, covered.channels);
+}
+
 struct Kernels {
+  /// Decodes `steps` steps, all with coded signs or all without, to scalars. nullptr, or what is
+  /// wrong with the input. It is what decode_symbols() and merge() do together.
+  const char* (*decode)(DType dtype, bool sign_coded, StepInput& input, const DecodeTable* tables,
+                        const std::uint8_t* unit_table, std::size_t steps, std::uint8_t* scalars);
+
   /// Decodes `steps` steps with the tables of `unit_table` (8 a step) into symbols, one byte a
   /// lane. False if the stream ends too early.
-  bool (*decode)(RansDecoder& decoder, const DecodeTable* tables, const std::uint8_t* unit_table,
-                 std::size_t steps, std::uint8_t* symbols);
+  bool (*decode_symbols)(RansDecoder& decoder, const DecodeTable* tables,
+                         const std::uint8_t* unit_table, std::size_t steps, std::uint8_t* symbols);
 
   /// Encodes `steps` steps of symbols, the last first, downwards from `out_end`, one byte a symbol
   /// at most; returns where the bytes start.

@@ -1,6 +1,7 @@
 // The reference: what every other instruction set must reproduce byte for byte.
 #include <cstring>
 
+#include "codec/decode_batches.h"
 #include "codec/kernels.h"
 #include "codec/raw_bits.h"
 #include "codec/scalar_format.h"
@@ -36,13 +37,19 @@ bool decode_lane(RansDecoder& decoder, const DecodeTable& table, std::size_t lan
   return true;
 }
 
-bool decode(RansDecoder& decoder, const DecodeTable* tables, const std::uint8_t* unit_table,
-            std::size_t steps, std::uint8_t* symbols_out) {
+bool decode_symbols(RansDecoder& decoder, const DecodeTable* tables, const std::uint8_t* unit_table,
+                    std::size_t steps, std::uint8_t* symbols_out) {
   for (std::size_t i = 0; i < steps * lanes; ++i) {
     const DecodeTable& table = tables[unit_table[i / unit_lanes]];
     if (!decode_lane(decoder, table, i % lanes, symbols_out[i])) return false;
   }
   return true;
+}
+
+const char* decode(DType dtype, bool sign_coded, StepInput& input, const DecodeTable* tables,
+                   const std::uint8_t* unit_table, std::size_t steps, std::uint8_t* scalars) {
+  return decode_in_batches(scalar_kernels, dtype, sign_coded, input, tables, unit_table, steps,
+                           scalars);
 }
 
 std::uint8_t* encode(RansEncoder& encoder, const EncodeTable* tables,
@@ -181,6 +188,6 @@ void scatter(const Tile& tile, const std::uint8_t* rows, const std::uint32_t* fi
 
 }  // namespace
 
-const Kernels scalar_kernels{decode, encode, merge, split, gather, scatter};
+const Kernels scalar_kernels{decode, decode_symbols, encode, merge, split, gather, scatter};
 
 }  // namespace kvstrata::codec

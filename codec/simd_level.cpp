@@ -47,10 +47,10 @@ SimdLevel best_simd_level() {
 }
 
 #if defined(__x86_64__)
-const Kernels avx512_kernels{avx512::decode, avx512::encode, avx2::merge,
-                             avx2::split,    avx2::gather,   avx2::scatter};
-const Kernels avx2_kernels{avx2::decode, avx2::encode, avx2::merge,
-                           avx2::split,  avx2::gather, avx2::scatter};
+const Kernels avx512_kernels{avx512::decode, avx512::decode_symbols, avx512::encode, avx2::merge,
+                             avx2::split,    avx512::gather,         avx512::scatter};
+const Kernels avx2_kernels{avx2::decode, avx2::decode_symbols, avx2::encode, avx2::merge,
+                           avx2::split,  avx2::gather,         avx2::scatter};
 #endif
 
 const Kernels& kernels_of([[maybe_unused]] SimdLevel level) {

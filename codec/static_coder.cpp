@@ -6,6 +6,7 @@
 #include <string>
 
 #include "codec/code_cost.h"
+#include "codec/decode_batches.h"
 #include "codec/raw_bits.h"
 #include "codec/rows.h"
 #include "codec/scratch.h"
@@ -14,9 +15,6 @@
 namespace kvstrata::codec {
 
 namespace {
-
-/// Steps whose symbols stay in the first-level cache between decoding and merging.
-constexpr std::size_t batch_steps = 16;
 
 const std::uint8_t* bytes_at(ByteView bytes) {
   return reinterpret_cast<const std::uint8_t*>(bytes.data());
@@ -148,63 +146,90 @@ bool find_parts(ByteView encoded, std::uint64_t raw_stored, std::uint64_t tail,
   return true;
 }
 
-/// Decodes a sub-stream batch by batch into rows.
+/// The memory a sub-stream goes to, asked for while its rows are decoded: it is seldom in a cache,
+/// and the lines of a row lie far apart.
+class Destination {
+ public:
+  Destination(const Placement& place, const std::uint8_t* payload)
+      : next_(payload + place.offset), end_(next_ + (place.contiguous() ? place.bytes() : 0)) {}
+
+  void prefetch(std::size_t bytes) {
+    const std::uint8_t* const stop = next_ + std::min<std::size_t>(bytes, end_ - next_);
+    for (; next_ < stop; next_ += cache_line_bytes) __builtin_prefetch(next_, 1);
+    next_ = stop;
+  }
+
+ private:
+  static constexpr std::size_t cache_line_bytes = 64;
+  const std::uint8_t *next_, *end_;
+};
+
+/// Decodes a sub-stream into rows.
 class RowDecoder {
  public:
   RowDecoder(const Kernels& kernels, const TableSet& tables, const StaticPlan& plan,
-             const StaticParts& parts, const RawArea& area)
-      : kernels_(kernels), tables_(tables), plan_(plan), area_(area), raw_(parts.raw) {
-    decoder_.low = parts.header.state_low;
-    decoder_.high = parts.header.state_high;
-    decoder_.next = parts.rans;
-    decoder_.end = parts.escapes;
-    escapes_ = {parts.escapes, parts.raw};
-    decoder_.readable_end = parts.raw + area.stored();
+             const StaticParts& parts, const RawArea& area, Destination destination)
+      : kernels_(kernels), tables_(tables), plan_(plan), area_(area), destination_(destination) {
+    input_.rans.low = parts.header.state_low;
+    input_.rans.high = parts.header.state_high;
+    input_.rans.next = parts.rans;
+    input_.rans.end = parts.escapes;
+    input_.rans.readable_end = parts.raw + area.stored();
+    input_.escapes = {parts.escapes, parts.raw};
+    input_.raw = parts.raw;
   }
 
   /// nullptr, or what is wrong.
   const char* decode_to(std::uint8_t* rows) {
-    const std::size_t row_step = lanes * bytes_per_scalar(tables_.dimensions().dtype);
-    for (std::size_t step = 0; step < plan_.steps;) {
-      const bool last = step + 1 == plan_.steps;
-      const bool sign_coded = step < plan_.sign_steps;
-      const std::size_t stop =
-          sign_coded ? std::min(plan_.sign_steps, plan_.steps - 1) : plan_.steps - 1;
-      const std::size_t steps = last ? 1 : std::min(batch_steps, stop - step);
-      const std::uint8_t* const units = plan_.unit_table.data() + step * step_units;
-      if (!kernels_.decode(decoder_, tables_.decode_tables(), units, steps, symbols_.data())) {
-        return "rANS bytes end too early";
-      }
-      if (!merge_batch(units, steps, sign_coded, last, rows + step * row_step)) {
-        return "escapes end too early";
-      }
-      step += steps;
-    }
+    const std::size_t before_last = plan_.steps - 1;
+    const std::size_t sign_steps = std::min(plan_.sign_steps, before_last);
+    if (const char* fault = decode(0, sign_steps, true, rows)) return fault;
+    if (const char* fault = decode(sign_steps, before_last, false, rows)) return fault;
+    if (const char* fault = decode_last(rows)) return fault;
     return find_fault_at_end();
   }
 
  private:
-  bool merge_batch(const std::uint8_t* units, std::size_t steps, bool sign_coded, bool last,
-                   std::uint8_t* rows) {
-    std::array<std::uint8_t, raw_step_bytes(24)> last_raw;
-    const std::uint8_t* raw = raw_;
-    if (last) {  // part of its raw bits are in the end states
-      std::memcpy(last_raw.data(), decoder_.low.data(), area_.moved);
-      std::memcpy(last_raw.data() + area_.moved, raw_, area_.last_step_bytes - area_.moved);
-      raw = last_raw.data();
+  const char* decode(std::size_t first, std::size_t end, bool sign_coded, std::uint8_t* rows) {
+    constexpr std::size_t steps_at_once = 32;
+    const DType dtype = tables_.dimensions().dtype;
+    const std::size_t step_bytes = lanes * bytes_per_scalar(dtype);
+    for (; first < end; first += steps_at_once) {
+      const std::size_t steps = std::min(steps_at_once, end - first);
+      destination_.prefetch(steps * step_bytes);
+      const char* const fault = kernels_.decode(dtype, sign_coded, input_, tables_.decode_tables(),
+                                                plan_.unit_table.data() + first * step_units, steps,
+                                                rows + first * step_bytes);
+      if (fault != nullptr) return fault;
     }
-    escapes_.next = kernels_.merge(tables_.dimensions().dtype, sign_coded, symbols_.data(),
-                                   tables_.decode_tables(), units, raw, steps, escapes_, rows);
-    if (!last) raw_ += steps * (sign_coded ? area_.sign_step_bytes : area_.step_bytes);
-    return escapes_.next != nullptr;
+    return nullptr;
+  }
+
+  /// Part of its raw bits are in the end states, which only it brings forth.
+  const char* decode_last(std::uint8_t* rows) {
+    const DType dtype = tables_.dimensions().dtype;
+    const std::size_t first = plan_.steps - 1;
+    const std::uint8_t* const units = plan_.unit_table.data() + first * step_units;
+    alignas(64) std::array<std::uint8_t, lanes> last_symbols;
+    if (!kernels_.decode_symbols(input_.rans, tables_.decode_tables(), units, 1,
+                                 last_symbols.data())) {
+      return rans_too_short;
+    }
+    std::array<std::uint8_t, raw_step_bytes(24)> raw;
+    std::memcpy(raw.data(), input_.rans.low.data(), area_.moved);
+    std::memcpy(raw.data() + area_.moved, input_.raw, area_.last_step_bytes - area_.moved);
+    input_.escapes.next = kernels_.merge(
+        dtype, plan_.sign_steps == plan_.steps, last_symbols.data(), tables_.decode_tables(), units,
+        raw.data(), 1, input_.escapes, rows + first * lanes * bytes_per_scalar(dtype));
+    return input_.escapes.next == nullptr ? escapes_too_few : nullptr;
   }
 
   const char* find_fault_at_end() const {
-    if (decoder_.next != decoder_.end) return "rANS bytes left over";
-    if (escapes_.next != escapes_.end) return "escapes left over";
+    if (input_.rans.next != input_.rans.end) return "rANS bytes left over";
+    if (input_.escapes.next != input_.escapes.end) return "escapes left over";
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       const bool expected =
-          decoder_.high[lane] == 1 && (area_.moved != 0 || decoder_.low[lane] == 0);
+          input_.rans.high[lane] == 1 && (area_.moved != 0 || input_.rans.low[lane] == 0);
       if (!expected) return "wrong end state";
     }
     return nullptr;
@@ -214,10 +239,8 @@ class RowDecoder {
   const TableSet& tables_;
   const StaticPlan& plan_;
   const RawArea& area_;
-  const std::uint8_t* raw_;
-  Escapes escapes_;
-  RansDecoder decoder_;
-  alignas(64) std::array<std::uint8_t, batch_steps * lanes> symbols_;
+  Destination destination_;
+  StepInput input_;
 };
 
 }  // namespace
@@ -276,7 +299,7 @@ Status decode_static(const Kernels& kernels, const TableSet& tables, std::uint32
   const std::size_t row_bytes = plan.lane_count() * place.scalar_bytes;
   Scratch scratch(Scratch::rounded(row_bytes));
   std::uint8_t* const rows = scratch.take(row_bytes);
-  RowDecoder decoder(kernels, tables, plan, parts, area);
+  RowDecoder decoder(kernels, tables, plan, parts, area, Destination(place, payload));
   if (const char* fault = decoder.decode_to(rows)) return corrupt(substream, fault);
   scatter_rows(kernels, place, rows, plan.first_lane.data(), payload);
   std::memcpy(payload + place.offset + place.bytes() - place.tail_bytes, parts.tail,

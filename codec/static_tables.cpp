@@ -1,7 +1,5 @@
 #include "codec/static_tables.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
 #include <bitset>
 #include <span>
@@ -9,6 +7,7 @@
 #include <utility>
 
 #include "codec/scalar_format.h"
+#include "kvstrata/checksum.h"
 
 namespace kvstrata::codec {
 
@@ -27,6 +26,8 @@ DecodeTable decode_table_of(const TableRecord& record) {
     table.cumulative[s] = static_cast<std::uint8_t>(start[s]);
     table.key[s] = record.key[s];
     table.sign[s] = static_cast<std::uint8_t>(record.sign_mask >> s & 1);
+    std::fill_n(table.symbol_of_slot.begin() + start[s], record.frequency[s],
+                static_cast<std::uint8_t>(s));
   }
   for (std::size_t level = 0; level < 4; ++level) {
     const std::size_t width = symbols >> level;
@@ -150,8 +151,7 @@ TableSet::TableSet(Dimensions dimensions, std::vector<TableRecord> records, Byte
     encode_tables_.push_back(encode_table_of(record));
     sign_coded_tables_ += record.sign_coded;
   }
-  const ByteVector bytes = serialize();
-  content_hash_ = XXH3_64bits(bytes.data(), bytes.size());
+  content_hash_ = xxh3(serialize());
 }
 
 ByteView TableSet::channel_tables(std::uint32_t substream) const {
@@ -177,7 +177,7 @@ ByteVector TableSet::serialize() const {
   std::memcpy(bytes.data() + sizeof header, records_.data(), records_bytes);
   std::ranges::copy(index_,
                     bytes.begin() + static_cast<std::ptrdiff_t>(sizeof header + records_bytes));
-  header.body_xxh3 = XXH3_64bits(bytes.data() + sizeof header, bytes.size() - sizeof header);
+  header.body_xxh3 = xxh3(ByteView(bytes).subspan(sizeof header));
   std::memcpy(bytes.data(), &header, sizeof header);
   return bytes;
 }
@@ -202,7 +202,7 @@ Result<std::shared_ptr<const StaticTables>> StaticTables::parse(ByteView bytes) 
       body.size() - records_bytes != dimensions.index_bytes()) {
     return corrupt("length does not fit the dimensions");
   }
-  if (XXH3_64bits(body.data(), body.size()) != header.body_xxh3) return corrupt("checksum");
+  if (xxh3(body) != header.body_xxh3) return corrupt("checksum");
 
   std::vector<TableRecord> records(header.table_count);
   std::memcpy(records.data(), body.data(), records_bytes);

@@ -13,7 +13,7 @@
 namespace kvstrata::codec {
 
 /// What decoding needs of a table, each line one vector register.
-struct alignas(16) DecodeTable {
+struct alignas(64) DecodeTable {
   /// Search tree over the cumulative frequencies: node k (1..15) has children 2k and 2k + 1. Stored
   /// as (threshold − 1) ^ 0x80, so that a signed compare with slot ^ 0x80 answers slot >=
   /// threshold.
@@ -22,6 +22,7 @@ struct alignas(16) DecodeTable {
   std::array<std::uint8_t, symbols> cumulative;
   std::array<std::uint8_t, symbols> key;
   std::array<std::uint8_t, symbols> sign;  ///< 0 or 1; all 0 if the sign is raw
+  alignas(64) std::array<std::uint8_t, frequency_sum> symbol_of_slot;
 };
 
 /// What encoding needs of a table.

@@ -1,11 +1,10 @@
 #include "codec/substream_bytes.h"
 
-#define XXH_STATIC_LINKING_ONLY  // the streaming state on the stack
-#include <xxhash.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
+
+#include "kvstrata/checksum.h"
 
 namespace kvstrata::codec {
 
@@ -14,12 +13,10 @@ namespace {
 /// Collects short runs, so that the hash is fed in long ones.
 class RunHasher {
  public:
-  RunHasher() { XXH3_64bits_reset(&state_); }
-
   void add(const std::byte* run, std::uint64_t bytes) {
     if (bytes >= buffer_.size()) {
       flush();
-      XXH3_64bits_update(&state_, run, bytes);
+      stream_.update({run, bytes});
       return;
     }
     if (buffer_.size() - used_ < bytes) flush();
@@ -29,16 +26,16 @@ class RunHasher {
 
   std::uint64_t digest() {
     flush();
-    return XXH3_64bits_digest(&state_);
+    return stream_.digest();
   }
 
  private:
   void flush() {
-    XXH3_64bits_update(&state_, buffer_.data(), used_);
+    stream_.update(ByteView(buffer_).first(used_));
     used_ = 0;
   }
 
-  XXH3_state_t state_;
+  Xxh3Stream stream_;
   std::array<std::byte, 4096> buffer_;
   std::size_t used_ = 0;
 };
@@ -46,7 +43,7 @@ class RunHasher {
 }  // namespace
 
 std::uint64_t hash_substream(const Placement& place, const std::byte* payload) {
-  if (place.contiguous()) return XXH3_64bits(payload + place.offset, place.run_bytes);
+  if (place.contiguous()) return xxh3({payload + place.offset, place.run_bytes});
   RunHasher hasher;
   place.for_each_run([&](std::uint64_t at) { hasher.add(payload + at, place.run_bytes); });
   return hasher.digest();

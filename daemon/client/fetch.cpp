@@ -1,9 +1,8 @@
 #include "daemon/client/fetch.h"
 
-#include <xxhash.h>
-
 #include "daemon/client/block_memory.h"
 #include "daemon/protocol/error_body.h"
+#include "kvstrata/checksum.h"
 
 namespace kvstrata::client {
 
@@ -42,7 +41,7 @@ Status check_inline_bytes(const BlockReply& reply, std::uint64_t payload_bytes) 
 }
 
 Status check_sum(const BlockRef& ref, ByteView bytes) {
-  if (XXH3_64bits(bytes.data(), bytes.size()) == ref.xxh3) return {};
+  if (xxh3(bytes) == ref.xxh3) return {};
   return Error(ErrorKind::corrupt, "a block did not arrive as it was sent");
 }
 

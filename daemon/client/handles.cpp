@@ -1,6 +1,6 @@
 #include "daemon/client/handles.h"
 
-#include <xxhash.h>
+#include "kvstrata/checksum.h"
 
 namespace kvstrata {
 
@@ -86,7 +86,7 @@ Status BlockView::copy_out(MutableBytes out) const {
 
 Status BlockView::verify() const {
   KV_TRY(status_);
-  const std::uint64_t found = XXH3_64bits(bytes_.data(), bytes_.size());
+  const std::uint64_t found = kvstrata::xxh3(bytes_);
   if (!valid()) return Error(ErrorKind::lease_expired, "the slot holds another block by now");
   if (found != xxh3_) return Error(ErrorKind::corrupt, "the block does not have its checksum");
   return {};

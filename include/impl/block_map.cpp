@@ -1,8 +1,8 @@
 #include "include/impl/block_map.h"
 
-#include <xxhash.h>
-
 #include <random>
+
+#include "kvstrata/checksum.h"
 
 namespace kvstrata {
 
@@ -18,7 +18,7 @@ std::uint64_t random_seed() {
 std::size_t SeededBlockHash::operator()(const BlockKey& key) const noexcept {
   static const std::uint64_t seed = random_seed();
   const std::uint64_t where = (std::uint64_t{key.ns.value} << 16) | key.group;
-  return XXH3_64bits_withSeed(key.digest.bytes.data(), key.digest.bytes.size(), seed + where);
+  return xxh3(key.digest.bytes, seed + where);
 }
 
 }  // namespace kvstrata

@@ -1,8 +1,8 @@
 #include "storage/segment/record.h"
 
-#include <xxhash.h>
-
 #include <algorithm>
+
+#include "kvstrata/checksum.h"
 
 namespace kvstrata::storage {
 
@@ -17,8 +17,8 @@ Error corrupt(std::string_view reason) {
 
 // Two chained sums in place of one over a gap: the checksum itself lies between the two parts.
 std::uint64_t head_checksum(const RecordHeader& header, ByteView identity) {
-  const std::uint64_t seed = XXH3_64bits(&header, offsetof(RecordHeader, header_xxh3));
-  return XXH3_64bits_withSeed(identity.data(), identity.size(), seed);
+  const ByteView head = std::as_bytes(std::span(&header, 1));
+  return xxh3(identity, xxh3(head.first(offsetof(RecordHeader, header_xxh3))));
 }
 
 // The reason why a field contradicts the grammar, or an empty view.
@@ -91,7 +91,7 @@ Result<ExtentPlan> plan_extents(std::uint64_t identity_bytes, std::uint64_t fram
 }
 
 std::uint64_t checksum(ByteView bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
+  return xxh3(bytes);
 }
 
 void write_record_head(RecordHeader& header, ByteView identity, std::byte* at) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "codec/frame_format.h"
+#include "kvstrata/checksum.h"
 #include "tests/codec/round_trip.h"
 #include "tests/codec/synthetic_kv.h"
 
@@ -32,7 +33,7 @@ ByteVector with_header(const ByteVector& frame, Change&& change) {
   FrameHeader header;
   std::memcpy(&header, changed.data(), sizeof header);
   change(header);
-  header.header_xxh3 = XXH3_64bits(&header, offsetof(FrameHeader, header_xxh3));
+  header.header_xxh3 = header_checksum(header);
   std::memcpy(changed.data(), &header, sizeof header);
   return changed;
 }

@@ -79,10 +79,14 @@ struct Input {
     }
     tables = std::make_unique<TableSet>(TableSet::Dimensions{.dtype = dtype, .opaque = true},
                                         records, ByteVector{});
-    for (std::size_t unit = 0; unit < steps * step_units; ++unit) {
-      const bool change = unit % step_units == 0 || random.one_in(3);
-      unit_table.push_back(change ? static_cast<std::uint8_t>(random.below(table_count))
-                                  : unit_table.back());
+    const auto any_table = [&] { return static_cast<std::uint8_t>(random.below(table_count)); };
+    for (std::size_t step = 0; step < steps; ++step) {
+      // One table a step, often that of the step before; or one a unit.
+      const std::uint8_t first = step > 0 && random.one_in(2) ? unit_table.back() : any_table();
+      const bool mixed = random.one_in(3);
+      for (std::size_t unit = 0; unit < step_units; ++unit) {
+        unit_table.push_back(mixed && random.one_in(3) ? any_table() : first);
+      }
     }
     for (std::size_t i = 0; i < steps * lanes; ++i) {
       const TableRecord& record = records[unit_table[i / unit_lanes]];
@@ -132,8 +136,9 @@ struct Decoded {
 Decoded decode_with(const Kernels& kernels, const Input& input, const RansDecoder& start) {
   RansDecoder decoder = start;
   Decoded decoded{.ok = false, .symbol_list = std::vector<std::uint8_t>(input.lane_count())};
-  decoded.ok = kernels.decode(decoder, input.tables->decode_tables(), input.unit_table.data(),
-                              input.steps, decoded.symbol_list.data());
+  decoded.ok =
+      kernels.decode_symbols(decoder, input.tables->decode_tables(), input.unit_table.data(),
+                             input.steps, decoded.symbol_list.data());
   decoded.low = decoder.low;
   decoded.high = decoder.high;
   decoded.used = decoder.next - start.next;
@@ -271,6 +276,83 @@ TEST_CASE("Scalars of any bits are cut and joined alike at every level") {
       CHECK(std::memcmp(joined.data(), scalars.data(), bytes) == 0);
       if (escaped != 0) CHECK(merge_with(escaped - 1, joined) == nullptr);
       CHECK(joined.intact());
+    }
+  });
+}
+
+/// What a sub-stream consists of, laid out as in a frame.
+class EncodedParts {
+ public:
+  EncodedParts(Random& random, const Input& input) : input_(input) {
+    const std::uint32_t width = scalar_format(input.dtype).raw_width(input.sign_coded);
+    scalars = random_scalars(random, input);
+    std::vector<std::uint8_t> symbol_list(input.lane_count()), escapes(input.lane_count());
+    raw_.resize(input.steps * raw_step_bytes(width));
+    escapes.resize(static_cast<std::size_t>(
+        scalar_kernels.split(input.dtype, input.sign_coded, scalars.data(),
+                             input.tables->encode_tables(), input.unit_table.data(), input.steps,
+                             symbol_list.data(), raw_.data(), escapes.data()) -
+        escapes.data()));
+    start_.high.fill(1);
+    start_.low.fill(0);
+    std::vector<std::uint8_t> rans(input.lane_count() + encode_slack_bytes);
+    const std::uint8_t* const first =
+        scalar_kernels.encode(start_, input.tables->encode_tables(), input.unit_table.data(),
+                              symbol_list.data(), input.steps, rans.data() + rans.size());
+    bytes_.assign(first, std::as_const(rans).data() + rans.size());
+    rans_bytes = bytes_.size();
+    escape_count = escapes.size();
+    bytes_.insert(bytes_.end(), escapes.begin(), escapes.end());
+    bytes_.insert(bytes_.end(), raw_.begin(), raw_.end());
+  }
+
+  /// Decodes with that many bytes of rANS and escapes alone; true if nothing was wrong.
+  bool decode(const Kernels& kernels, std::size_t rans, std::size_t escapes, Guarded& out) const {
+    StepInput left;
+    left.rans.low = start_.low;
+    left.rans.high = start_.high;
+    left.rans.next = bytes_.data();
+    left.rans.end = bytes_.data() + rans;
+    left.rans.readable_end = bytes_.data() + bytes_.size();
+    left.escapes = {bytes_.data() + rans_bytes, bytes_.data() + rans_bytes + escapes};
+    left.raw = bytes_.data() + rans_bytes + escape_count;
+    const char* const fault =
+        kernels.decode(input_.dtype, input_.sign_coded, left, input_.tables->decode_tables(),
+                       input_.unit_table.data(), input_.steps, out.data());
+    if (fault != nullptr) return false;
+    CHECK(left.rans.next == left.rans.end);
+    CHECK(left.escapes.next == left.escapes.end);
+    CHECK(left.raw == bytes_.data() + bytes_.size());
+    return true;
+  }
+
+  std::vector<std::uint8_t> scalars;
+  std::size_t rans_bytes = 0, escape_count = 0;
+
+ private:
+  const Input& input_;
+  RansEncoder start_;
+  std::vector<std::uint8_t> raw_, bytes_;
+};
+
+TEST_CASE("Whole steps are decoded alike at every level, and what is missing is noticed") {
+  for_each_input("whole steps", [](Random& random, const Input& input) {
+    const EncodedParts parts(random, input);
+    for (const SimdLevel level : {SimdLevel::scalar, SimdLevel::avx2, SimdLevel::avx512}) {
+      const Kernels& kernels = kernels_of(level);
+      CAPTURE(static_cast<int>(level));
+      Guarded out(parts.scalars.size());
+      REQUIRE(parts.decode(kernels, parts.rans_bytes, parts.escape_count, out));
+      CHECK(out.intact());
+      CHECK(std::memcmp(out.data(), parts.scalars.data(), parts.scalars.size()) == 0);
+      if (parts.rans_bytes != 0) {
+        CHECK_FALSE(parts.decode(kernels, parts.rans_bytes - 1, parts.escape_count, out));
+      }
+      if (parts.escape_count != 0) {
+        CHECK_FALSE(parts.decode(kernels, parts.rans_bytes, parts.escape_count - 1, out));
+        CHECK_FALSE(parts.decode(kernels, parts.rans_bytes, 0, out));
+      }
+      CHECK(out.intact());
     }
   });
 }

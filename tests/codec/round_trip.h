@@ -2,13 +2,13 @@
 #pragma once
 
 #include <doctest/doctest.h>
-#include <xxhash.h>
 
 #include <memory>
 #include <span>
 #include <vector>
 
 #include "codec/codec.h"
+#include "kvstrata/checksum.h"
 
 namespace kvstrata::test {
 
@@ -16,7 +16,7 @@ inline constexpr codec::SimdLevel all_levels[] = {codec::SimdLevel::scalar, code
                                                   codec::SimdLevel::avx512};
 
 inline std::uint64_t hash_of(ByteView bytes) {
-  return XXH3_64bits(bytes.data(), bytes.size());
+  return xxh3(bytes);
 }
 
 inline std::shared_ptr<const codec::StaticTables> fit_on(const codec::BlockShape& shape,

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "codec/code_cost.h"
+#include "kvstrata/checksum.h"
 #include "tests/codec/round_trip.h"
 #include "tests/codec/synthetic_kv.h"
 
@@ -31,7 +32,7 @@ ByteVector with_change(Change&& change) {
   std::memcpy(&record, bytes.data() + sizeof header, sizeof record);
   change(header, record);
   std::memcpy(bytes.data() + sizeof header, &record, sizeof record);
-  header.body_xxh3 = XXH3_64bits(bytes.data() + sizeof header, bytes.size() - sizeof header);
+  header.body_xxh3 = xxh3(ByteView(bytes).subspan(sizeof header));
   std::memcpy(bytes.data(), &header, sizeof header);
   return bytes;
 }

@@ -1,7 +1,5 @@
 // Frames and tables from anybody: every input is an error or decodes, the same at every level of
 // machine code; and any payload comes back from a frame bit-exact.
-#include <xxhash.h>
-
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -87,7 +85,7 @@ void check_damaged(const BlockShape& shape, const StaticTables* tables, ByteVect
 
 void check_round_trip(const BlockShape& shape, const StaticTables* tables,
                       const ByteVector& payload, ByteView damage) {
-  const std::uint64_t hash = XXH3_64bits(payload.data(), payload.size());
+  const std::uint64_t hash = xxh3(payload);
   ByteVector frame(frame_bytes_max(shape));
   const auto bytes = encode_frame(shape, tables, payload, hash, frame, SimdLevel::scalar);
   KV_CHECK(bytes.ok(), "a good payload was refused");

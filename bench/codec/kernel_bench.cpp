@@ -2,7 +2,6 @@
 // at each level of machine code, beside memcpy. Synthetic KV of 30 layers, 3 heads, 64 dims, 256
 // tokens.
 #include <benchmark/benchmark.h>
-#include <xxhash.h>
 
 #include <cstring>
 #include <memory>
@@ -10,6 +9,7 @@
 #include <string>
 
 #include "codec/codec.h"
+#include "kvstrata/checksum.h"
 #include "tests/codec/synthetic_kv.h"
 
 using namespace kvstrata;
@@ -28,7 +28,7 @@ struct Subject {
       : shape(test::block_shape(dtype, 30, 3, 64, 256, axes)),
         payload(test::synthetic_kv(shape, 1, 2)),
         frame(frame_bytes_max(shape)),
-        payload_xxh3(XXH3_64bits(payload.data(), payload.size())) {
+        payload_xxh3(xxh3(payload)) {
     const ByteVector other = test::synthetic_kv(shape, 1, 3);
     const ByteView view(other);
     tables = StaticTables::fit(shape, std::span(&view, 1)).value();
