@@ -33,7 +33,7 @@ struct RawArea {
     step_bytes = raw_step_bytes(format.raw_width(false));
     total = plan.sign_steps * sign_step_bytes + (plan.steps - plan.sign_steps) * step_bytes;
     last_step_bytes = last_coded ? sign_step_bytes : step_bytes;
-    moved = format.raw_width(last_coded) >= 8 ? lanes : 0;
+    moved = std::min(lanes, last_step_bytes);
   }
   std::size_t stored() const { return total - moved; }
 };
@@ -229,7 +229,7 @@ class RowDecoder {
     if (input_.escapes.next != input_.escapes.end) return "escapes left over";
     for (std::size_t lane = 0; lane < lanes; ++lane) {
       const bool expected =
-          input_.rans.high[lane] == 1 && (area_.moved != 0 || input_.rans.low[lane] == 0);
+          input_.rans.high[lane] == 1 && (lane < area_.moved || input_.rans.low[lane] == 0);
       if (!expected) return "wrong end state";
     }
     return nullptr;

@@ -6,6 +6,7 @@ import subprocess
 import arguments
 import builds
 import environment
+import model
 import packages
 from paths import BUILD, ROOT, VENV, cli_binary, daemon_binary, venv_python
 from steps import StepFailed, say
@@ -39,6 +40,8 @@ def run(options) -> int:
     if options.name not in known:
         raise StepFailed(f"there is no benchmark '{options.name}'; there are: {', '.join(known)}")
     command = [*known[options.name], *options.arguments]
+    if options.name == "codec" and "--kv" not in options.arguments:
+        command += ["--kv", model.ensure_kv(fit_tokens=24_576, test_tokens=2_048)]
     if options.json:
         command += ["--json", options.json.resolve()]
     say(f"bench {options.name}: started")

@@ -17,7 +17,7 @@ BASE = """
 """.split()
 CLANG = "clang-19 libclang-rt-19-dev".split()
 CHECK = CLANG + "clang-format-19 clang-tidy-19".split()
-BENCH = "redis-server libhiredis-dev fio".split()
+BENCH = "redis-server libhiredis-dev fio libhtscodecs-dev libzstd-dev".split()
 
 POLICY = pathlib.Path("/usr/sbin/policy-rc.d")
 
