@@ -38,16 +38,34 @@ struct RawArea {
   std::size_t stored() const { return total - moved; }
 };
 
-/// Padding lanes take symbol 0 of their table and no raw bits.
-void fill_padding(const StaticPlan& plan, const TableSet& tables, const ScalarFormat& format,
-                  std::uint8_t* rows) {
+/// Calls visit(scalar in the rows, bits it has) for each padding lane: symbol 0 of its table, and
+/// no raw bits.
+template <typename Byte, typename Visit>
+void for_each_padding(const StaticPlan& plan, const TableSet& tables, const ScalarFormat& format,
+                      Byte* rows, Visit&& visit) {
   for (const StaticPlan::Padding& padding : plan.paddings) {
     for (std::size_t lane = padding.first; lane < padding.last; ++lane) {
       const TableRecord& record = tables.records()[plan.unit_table[lane / unit_lanes]];
-      const std::uint32_t bits = format.join(record.key[0], record.sign_mask & 1U, 0);
-      std::memcpy(rows + lane * format.bytes, &bits, format.bytes);
+      visit(rows + lane * format.bytes, format.join(record.key[0], record.sign_mask & 1U, 0));
     }
   }
+}
+
+void fill_padding(const StaticPlan& plan, const TableSet& tables, const ScalarFormat& format,
+                  std::uint8_t* rows) {
+  for_each_padding(plan, tables, format, rows, [&](std::uint8_t* scalar, std::uint32_t bits) {
+    std::memcpy(scalar, &bits, format.bytes);
+  });
+}
+
+/// So that no bit of a frame is without meaning.
+bool padding_is_filled(const StaticPlan& plan, const TableSet& tables, const ScalarFormat& format,
+                       const std::uint8_t* rows) {
+  bool filled = true;
+  for_each_padding(plan, tables, format, rows, [&](const std::uint8_t* scalar, std::uint32_t bits) {
+    filled &= std::memcmp(scalar, &bits, format.bytes) == 0;
+  });
+  return filled;
 }
 
 /// The table that codes an opaque piece in the fewest bits.
@@ -301,6 +319,8 @@ Status decode_static(const Kernels& kernels, const TableSet& tables, std::uint32
   std::uint8_t* const rows = scratch.take(row_bytes);
   RowDecoder decoder(kernels, tables, plan, parts, area, Destination(place, payload));
   if (const char* fault = decoder.decode_to(rows)) return corrupt(substream, fault);
+  const ScalarFormat format = scalar_format(tables.dimensions().dtype);
+  if (!padding_is_filled(plan, tables, format, rows)) return corrupt(substream, "padding");
   scatter_rows(kernels, place, rows, plan.first_lane.data(), payload);
   std::memcpy(payload + place.offset + place.bytes() - place.tail_bytes, parts.tail,
               place.tail_bytes);

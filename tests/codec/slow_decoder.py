@@ -43,9 +43,9 @@ def parse_frame(data: bytes, shape: Shape) -> Frame:
     (magic, version, codec, reserved, raw_bytes, frame_bytes, substreams, reserved_too, tables_hash,
      payload_sum, directory_sum, header_sum) = HEADER.unpack_from(data)
     require(magic == b"KVSF", "frame: magic")
+    require(sum_of(data[:HEADER_SUMMED_BYTES]) == header_sum, "frame: sum of the header")
     if version != 1:
         raise Unsupported(f"frame: version {version}")
-    require(sum_of(data[:HEADER_SUMMED_BYTES]) == header_sum, "frame: sum of the header")
     if codec in (LINEAR, PREDICTOR):
         raise Unsupported(f"frame: codec {codec}")
     require(codec in (RAW, STATIC), f"frame: codec is {codec}")

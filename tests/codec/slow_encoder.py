@@ -17,6 +17,7 @@ from slow_static import (
     Lane,
     Table,
     Tables,
+    bytes_in_states,
     lanes_of,
     planes_of,
     raw_bits_of,
@@ -80,14 +81,15 @@ def encode_static(values: Sequence[int], scalar: Scalar, tables: list[Table],
         if symbols[at] >= lane.table.escape:
             escaped.append(key)
 
-    raw_bits, in_states = b"", bytes(STEP)
+    raw_bits, states = b"", [STATE_MIN] * STEP
     for first in range(0, len(lanes), STEP):
         width = raw_bits_of(lanes[first].table, scalar)
-        planes = planes_of_step(numbers[first:first + STEP], width)
-        if first + STEP == len(lanes) and width >= 8:
-            in_states = planes.pop(0)
-        raw_bits += b"".join(planes)
-    states = [STATE_MIN + byte for byte in in_states]
+        packed = b"".join(planes_of_step(numbers[first:first + STEP], width))
+        if first + STEP == len(lanes):
+            moved = bytes_in_states(width)
+            states[:moved] = [STATE_MIN + byte for byte in packed[:moved]]
+            packed = packed[moved:]
+        raw_bits += packed
     rans = rans_of(lanes, symbols, states)
     header = STREAM_HEADER.pack(len(rans), len(escaped), bytes(state & 255 for state in states),
                                 bytes(state >> 8 for state in states))

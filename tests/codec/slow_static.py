@@ -193,26 +193,31 @@ def symbols_of(lanes: list[Lane], states: list[int], rans: Part) -> list[int]:
     return symbols
 
 
+def bytes_in_states(width: int) -> int:
+    """Bytes of the last step's raw bits that lie in the end states."""
+    return min(STEP, STEP * width // 8)
+
+
 def numbers_of(lanes: list[Lane], scalar: Scalar, states: list[int], raw_bits: Part) -> list[int]:
-    """The raw bits of each lane. The end states must be what the last step's first plane says."""
+    """The raw bits of each lane; those of the last step begin in the end states."""
     numbers = []
-    in_states = False
     for first in range(0, len(lanes), STEP):
-        last = first + STEP == len(lanes)
+        width = raw_bits_of(lanes[first].table, scalar)
+        in_states = bytes_in_states(width) if first + STEP == len(lanes) else 0
+        packed = Part("raw bits of a step",
+                      bytes(state & 255 for state in states[:in_states]) +
+                      raw_bits.take(STEP * width // 8 - in_states))
         step = [0] * STEP
-        for at, bits in planes_of(raw_bits_of(lanes[first].table, scalar)):
-            if last and bits == 8 and not in_states:
-                in_states = True
-                plane = bytes(state & 255 for state in states)
-            else:
-                plane = raw_bits.take(STEP * bits // 8)
+        for at, bits in planes_of(width):
+            plane = packed.take(STEP * bits // 8)
             for lane in range(STEP):
                 group, byte = divmod(lane, len(plane))
                 step[lane] |= (plane[byte] >> bits * group & (1 << bits) - 1) << at
         numbers += step
     raw_bits.end()
+    used = bytes_in_states(raw_bits_of(lanes[-1].table, scalar)) if lanes else 0
     for lane, state in enumerate(states):
-        require(state >> 8 == 1 and (in_states or state == STATE_MIN),
+        require(state >> 8 == 1 and (lane < used or state == STATE_MIN),
                 f"end state of lane {lane} is {state}")
     return numbers
 
@@ -224,8 +229,8 @@ def decode_static(data: bytes, scalar: Scalar, tables: list[Table], of_channels:
     rans_bytes, escapes, state_low, state_high = STREAM_HEADER.unpack_from(data)
     lanes = lanes_of(tables, of_channels, tokens)
     raw_bytes = sum(raw_bits_of(lane.table, scalar) for lane in lanes[::STEP]) * STEP // 8
-    if lanes and raw_bits_of(lanes[-1].table, scalar) >= 8:
-        raw_bytes -= STEP
+    if lanes:
+        raw_bytes -= bytes_in_states(raw_bits_of(lanes[-1].table, scalar))
     require(len(data) == STREAM_HEADER.size + rans_bytes + escapes + raw_bytes + tail_bytes,
             "static: the lengths of its parts do not add up")
     parts = Part("static", data[STREAM_HEADER.size:])
@@ -239,12 +244,15 @@ def decode_static(data: bytes, scalar: Scalar, tables: list[Table], of_channels:
     numbers = numbers_of(lanes, scalar, states, raw_bits)
     values = [0] * (len(of_channels) * tokens)
     for lane, symbol, number in zip(lanes, symbols, numbers):
-        if lane.scalar is None:
-            continue
         key = escaped.byte() if symbol >= lane.table.escape else lane.table.keys[symbol]
         require(key >> scalar.key_bits == 0, f"static: an escaped key is {key}")
         sign = (lane.table.sign_of(symbol) if lane.table.sign_coded
                 else number >> scalar.mantissa_bits)
-        values[lane.scalar] = scalar.joined(sign, key, number & (1 << scalar.mantissa_bits) - 1)
+        value = scalar.joined(sign, key, number & (1 << scalar.mantissa_bits) - 1)
+        if lane.scalar is None:
+            filler = scalar.joined(lane.table.sign_of(0), lane.table.keys[0], 0)
+            require(value == filler, f"static: padding is {value}, not {filler}")
+        else:
+            values[lane.scalar] = value
     escaped.end()
     return values, parts.take(tail_bytes)
