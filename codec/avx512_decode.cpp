@@ -30,27 +30,18 @@ struct States {
   }
 };
 
-/// A table whose lines stay in registers for a run of steps.
-struct RunTable {
+/// The table of a step. Its lines are loaded anew each step: that is cheaper than a branch on
+/// whether they are other ones, which is guessed wrong.
+struct StepTable {
   __m512i slots[4];  ///< symbols of slots 0.., 64.., 128.., 192..
-  __m512i frequency, cumulative;
-  __m512i low_part, high_part;  ///< of bf16: what key and coded sign put in either byte
+  __m512i frequency, cumulative, low_byte, high_byte;
 
-  KV_AVX512_INLINE explicit RunTable(const DecodeTable& table) {
+  KV_AVX512_INLINE explicit StepTable(const DecodeTable& table) {
     for (std::size_t i = 0; i < 4; ++i) slots[i] = load(&table.symbol_of_slot[64 * i]);
     frequency = _mm512_broadcast_i32x4(load_line(&table.frequency));
     cumulative = _mm512_broadcast_i32x4(load_line(&table.cumulative));
-    const __m512i key = _mm512_broadcast_i32x4(load_line(&table.key));
-    const __m512i sign = _mm512_broadcast_i32x4(load_line(&table.sign));
-    low_part = low_bit_on_top(key);
-    high_part = _mm512_or_si512(upper_bits(key), low_bit_on_top(sign));
-  }
-
-  KV_AVX512_INLINE static __m512i low_bit_on_top(__m512i bytes) {
-    return _mm512_and_si512(_mm512_slli_epi16(bytes, 7), _mm512_set1_epi8(-0x80));
-  }
-  KV_AVX512_INLINE static __m512i upper_bits(__m512i bytes) {
-    return _mm512_and_si512(_mm512_srli_epi16(bytes, 1), _mm512_set1_epi8(0x7f));
+    low_byte = _mm512_broadcast_i32x4(load_line(&table.low_byte));
+    high_byte = _mm512_broadcast_i32x4(load_line(&table.high_byte));
   }
 
   KV_AVX512_INLINE __m512i find_symbols(__m512i slot) const {
@@ -92,7 +83,7 @@ KV_AVX512_INLINE void advance(__m512i symbol, __m512i frequency, __m512i cumulat
   next += bits_of(starved);
 }
 
-KV_AVX512_INLINE __m512i decode_half(const RunTable& table, __m512i& low, __m512i& high,
+KV_AVX512_INLINE __m512i decode_half(const StepTable& table, __m512i& low, __m512i& high,
                                      const std::uint8_t*& next) {
   const __m512i symbol = table.find_symbols(low);
   advance(symbol, table.frequency, table.cumulative, low, high, next);
@@ -113,12 +104,6 @@ KV_AVX512_INLINE void decode_mixed_step(States& states, const DecodeTable* table
             states.high[h], next);
     store(symbols_out + h * half_lanes, symbol);
   }
-}
-
-/// True if the next step may be decoded, and has the one table of the run.
-KV_AVX512_INLINE bool goes_on(const std::uint8_t* units, std::uint8_t table,
-                              const std::uint8_t* next, const std::uint8_t* readable_end) {
-  return units[0] == table && avx2::one_table(units) && readable_end - next >= step_reads;
 }
 
 /// The 7 mantissa bits of half `h` of a step with coded signs.
@@ -185,11 +170,11 @@ KV_AVX512_INLINE void store_words(std::uint8_t* out, __m512i low, __m512i high) 
 
 /// bf16 of half `h`: symbols, and raw bits of the whole step.
 template <bool sign_coded>
-KV_AVX512_INLINE void merge_half(const RunTable& table, __m512i symbol, const std::uint8_t* raw,
+KV_AVX512_INLINE void merge_half(const StepTable& table, __m512i symbol, const std::uint8_t* raw,
                                  std::size_t h, EscapedLanes& escaped, std::uint8_t* scalars) {
   std::uint8_t* const out = scalars + h * half_lanes * 2;
-  __m512i low = _mm512_shuffle_epi8(table.low_part, symbol);
-  __m512i high = _mm512_shuffle_epi8(table.high_part, symbol);
+  __m512i low = _mm512_shuffle_epi8(table.low_byte, symbol);
+  __m512i high = _mm512_shuffle_epi8(table.high_byte, symbol);
   if constexpr (sign_coded) {
     low = _mm512_or_si512(low, unpack_7_bits(raw, h));
   } else {
@@ -217,20 +202,15 @@ struct Position {
   }
 };
 
-/// Steps that share one table, of at least one.
+/// A step whose lanes share a table.
 template <bool sign_coded>
-KV_AVX512_INLINE void decode_run(const DecodeTable& from, const std::uint8_t* readable_end,
-                                 States& states, EscapedLanes& escaped, Position& at) {
-  const RunTable table(from);
-  const std::uint8_t number = at.units[0];
-  do {
-    const __m512i first = decode_half(table, states.low[0], states.high[0], at.next);
-    const __m512i second = decode_half(table, states.low[1], states.high[1], at.next);
-    merge_half<sign_coded>(table, first, at.raw, 0, escaped, at.scalars);
-    merge_half<sign_coded>(table, second, at.raw, 1, escaped, at.scalars);
-    at.step_forward<sign_coded>();
-  } while (at.steps_left > 0 && goes_on(at.units, number, at.next, readable_end) &&
-           escaped.has_room());
+KV_AVX512_INLINE void decode_even_step(const DecodeTable& from, States& states,
+                                       EscapedLanes& escaped, Position& at) {
+  const StepTable table(from);
+  const __m512i first = decode_half(table, states.low[0], states.high[0], at.next);
+  const __m512i second = decode_half(table, states.low[1], states.high[1], at.next);
+  merge_half<sign_coded>(table, first, at.raw, 0, escaped, at.scalars);
+  merge_half<sign_coded>(table, second, at.raw, 1, escaped, at.scalars);
 }
 
 template <bool sign_coded>
@@ -242,8 +222,9 @@ KV_AVX512 const char* decode_bf16(StepInput& input, const DecodeTable* tables,
   EscapedLanes escaped;
   Position at{unit_table, input.rans.next, input.raw, scalars, steps};
   while (at.steps_left > 0 && readable_end - at.next >= step_reads) {
-    if (avx2::one_table(at.units)) {
-      decode_run<sign_coded>(tables[at.units[0]], readable_end, states, escaped, at);
+    if (avx2::one_table(at.units)) [[likely]] {
+      decode_even_step<sign_coded>(tables[at.units[0]], states, escaped, at);
+      at.step_forward<sign_coded>();
       if (!escaped.has_room() && !escaped.settle(input.escapes)) return escapes_too_few;
       continue;
     }
@@ -289,13 +270,11 @@ KV_AVX512 bool decode_symbols(RansDecoder& decoder, const DecodeTable* tables,
       ++step;
       continue;
     }
-    const RunTable table(tables[units[0]]);
-    do {
-      std::uint8_t* const out = symbols_out + step * lanes;
-      store(out, decode_half(table, states.low[0], states.high[0], next));
-      store(out + half_lanes, decode_half(table, states.low[1], states.high[1], next));
-      ++step;
-    } while (step < steps && goes_on(unit_table + step * step_units, units[0], next, readable_end));
+    const StepTable table(tables[units[0]]);
+    std::uint8_t* const out = symbols_out + step * lanes;
+    store(out, decode_half(table, states.low[0], states.high[0], next));
+    store(out + half_lanes, decode_half(table, states.low[1], states.high[1], next));
+    ++step;
   }
   states.keep(decoder);
   if (next > decoder.end) return false;

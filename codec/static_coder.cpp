@@ -173,12 +173,15 @@ class Destination {
 
   void prefetch(std::size_t bytes) {
     const std::uint8_t* const stop = next_ + std::min<std::size_t>(bytes, end_ - next_);
-    for (; next_ < stop; next_ += cache_line_bytes) __builtin_prefetch(next_, 1);
+    for (; next_ < stop; next_ += cache_line_bytes) {
+      __builtin_prefetch(next_, 0, second_level);
+    }
     next_ = stop;
   }
 
  private:
   static constexpr std::size_t cache_line_bytes = 64;
+  static constexpr int second_level = 2;  // the first is full of rows
   const std::uint8_t *next_, *end_;
 };
 

@@ -14,6 +14,7 @@ class UnitWriter {
   std::size_t lane() const { return plan_.unit_table.size() * unit_lanes; }
 
   void append(std::uint8_t table, std::size_t scalars) {
+    if (scalars == 0) return;  // most tables, in most sub-streams
     const std::size_t end = lane() + scalars;
     plan_.unit_table.resize((end + unit_lanes - 1) / unit_lanes, table);
     if (end != lane()) plan_.paddings.push_back({end, lane()});

@@ -26,6 +26,8 @@ DecodeTable decode_table_of(const TableRecord& record) {
     table.cumulative[s] = static_cast<std::uint8_t>(start[s]);
     table.key[s] = record.key[s];
     table.sign[s] = static_cast<std::uint8_t>(record.sign_mask >> s & 1);
+    table.low_byte[s] = static_cast<std::uint8_t>(table.key[s] << 7);
+    table.high_byte[s] = static_cast<std::uint8_t>(table.sign[s] << 7 | table.key[s] >> 1);
     std::fill_n(table.symbol_of_slot.begin() + start[s], record.frequency[s],
                 static_cast<std::uint8_t>(s));
   }

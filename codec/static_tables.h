@@ -22,6 +22,9 @@ struct alignas(64) DecodeTable {
   std::array<std::uint8_t, symbols> cumulative;
   std::array<std::uint8_t, symbols> key;
   std::array<std::uint8_t, symbols> sign;  ///< 0 or 1; all 0 if the sign is raw
+  /// Of bf16: what key and coded sign put in the scalar's two bytes.
+  std::array<std::uint8_t, symbols> low_byte;
+  std::array<std::uint8_t, symbols> high_byte;
   alignas(64) std::array<std::uint8_t, frequency_sum> symbol_of_slot;
 };
 
