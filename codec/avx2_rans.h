@@ -10,7 +10,7 @@ namespace kvstrata::codec::avx2 {
 
 /// True if all 8 units of a step use one table.
 inline bool one_table(const std::uint8_t* unit_table) {
-  std::uint64_t units;
+  std::uint64_t units = 0;
   std::memcpy(&units, unit_table, sizeof units);
   return units == unit_table[0] * 0x0101010101010101U;
 }

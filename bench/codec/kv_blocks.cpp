@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstdlib>
 #include <cstring>
 
 #include "bench/common/must.h"
@@ -58,6 +59,10 @@ KvBlocks load_kv(const std::string& path, std::size_t blocks_max) {
     blocks.shape.tokens = size(3);
     blocks.shape.head_dim_k = blocks.shape.head_dim_v = size(4);
     blocks.payloads.emplace_back(tensor.data.begin(), tensor.data.end());
+    const std::string number = tensor.name.substr(tensor.name.find('.') + 1);  // SEQUENCE.BLOCK
+    blocks.first_positions.push_back(
+        static_cast<std::uint32_t>(std::strtoul(number.c_str(), nullptr, 10)) *
+        blocks.shape.tokens);
     if (blocks.payloads.back().size() != blocks.payloads.front().size()) {
       fail(path + ": blocks differ in size");
     }
@@ -77,6 +82,7 @@ KvBlocks convert(const KvBlocks& bf16, DType dtype) {
   KvBlocks blocks;
   blocks.shape = bf16.shape;
   blocks.shape.dtype = dtype;
+  blocks.first_positions = bf16.first_positions;
   for (const ByteVector& payload : bf16.payloads) {
     ByteVector& converted = blocks.payloads.emplace_back(payload.size() / 2 * format.bytes);
     for (std::size_t i = 0; i < payload.size() / 2; ++i) {
@@ -93,6 +99,7 @@ KvBlocks cut_layers(const KvBlocks& blocks, std::uint32_t first, std::uint32_t l
   KvBlocks cut;
   cut.shape = blocks.shape;
   cut.shape.layers = layers;
+  cut.first_positions = blocks.first_positions;
   for (const ByteVector& payload : blocks.payloads) {
     const ByteView part = ByteView(payload).subspan(first * layer_bytes, layers * layer_bytes);
     cut.payloads.emplace_back(part.begin(), part.end());

@@ -12,6 +12,7 @@ namespace kvstrata::bench {
 struct KvBlocks {
   codec::BlockShape shape;
   std::vector<ByteVector> payloads;
+  std::vector<std::uint32_t> first_positions;  ///< of each payload's first token in its sequence
 
   std::vector<ByteView> views() const;
   std::uint64_t bytes() const { return shape.raw_bytes() * payloads.size(); }

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 
+#include "bench/codec/linear_bench.h"
 #include "bench/codec/static_bench.h"
 #include "bench/common/figures.h"
 
@@ -15,6 +16,7 @@ struct Options {
   std::string kv;
   std::string json;
   std::string only;
+  double rope_theta = 100'000;  // SmolLM2's
   bool quick = false;
 };
 
@@ -39,6 +41,7 @@ int run(const Options& options) {
     if (options.quick) plan = {.rounds = 3, .far_bytes = 1};
     bench_static_pace(fit, test, plan, figures);
   }
+  if (wanted("linear")) bench_linear(fit, test, options.rope_theta, figures);
   figures.write_json(options.json);
   return 0;
 }
@@ -52,8 +55,9 @@ int main(int argc, char** argv) {
   CLI::App app("Measures the codecs on blocks of a real model's KV cache");
   app.add_option("--kv", options.kv, "folder that bench/codec/dump_kv.py wrote")->required();
   app.add_option("--json", options.json, "write the figures to this file");
-  app.add_option("--only", options.only, "just this part: size or pace")
-      ->check(CLI::IsMember({"size", "pace"}));
+  app.add_option("--only", options.only, "just this part: size, pace or linear")
+      ->check(CLI::IsMember({"size", "pace", "linear"}));
+  app.add_option("--rope-theta", options.rope_theta, "of the model")->capture_default_str();
   app.add_flag("--quick", options.quick, "few rounds: to see that it runs, not for figures");
   CLI11_PARSE(app, argc, argv);
   return kvstrata::bench::run(options);

@@ -1,0 +1,36 @@
+#include "codec/linear/layer_order.h"
+
+namespace kvstrata::codec {
+
+LayerOrder::LayerOrder(const BlockShape& shape, const RopeSpec& rope) {
+  const std::uint32_t half = rope.rotary_dim / 2;
+  for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
+    const std::uint32_t first = head * shape.head_dim_k;
+    for (std::uint32_t j = 0; j < half; ++j) {
+      channels_.push_back({Side::k, first + j, static_cast<std::int32_t>(j), true});
+      channels_.push_back({Side::k, first + j + half, static_cast<std::int32_t>(j), false});
+    }
+    for (std::uint32_t dim = rope.rotary_dim; dim < shape.head_dim_k; ++dim) {
+      channels_.push_back({Side::k, first + dim, -1, false});
+    }
+  }
+  for (std::uint32_t c = 0; c < shape.channels(Side::v); ++c) {
+    channels_.push_back({Side::v, c, -1, false});
+  }
+}
+
+LayerPlaces::LayerPlaces(const BlockShape& shape, std::uint32_t layer) {
+  const std::uint32_t sides = shape.head_dim_v == 0 ? 1 : 2;
+  k_ = placement_of(shape, layer * sides);
+  if (sides == 2) v_ = placement_of(shape, layer * sides + 1);
+}
+
+std::uint64_t LayerPlaces::at(const LayerOrder::Channel& channel, std::uint32_t token) const {
+  const Placement& place = channel.side == Side::k ? k_ : v_;
+  return place.offset + channel.number / place.head_dim * place.head_stride +
+         channel.number % place.head_dim * place.channel_stride +
+         token / place.page_tokens * place.page_stride +
+         token % place.page_tokens * place.token_stride;
+}
+
+}  // namespace kvstrata::codec

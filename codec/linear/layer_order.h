@@ -1,0 +1,42 @@
+// LayerOrder: the channels of a layer in the order in which they are coded, and where each lies in
+// the payload. K head by head, pairs that RoPE turns side by side, then V.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "codec/geometry.h"
+#include "codec/linear/rope.h"
+
+namespace kvstrata::codec {
+
+class LayerOrder {
+ public:
+  struct Channel {
+    Side side;
+    std::uint32_t number;  ///< head · head_dim + dim
+    std::int32_t pair;     ///< of RoPE; -1: none. The first of two has `first_of_pair`
+    bool first_of_pair;
+  };
+
+  LayerOrder(const BlockShape& shape, const RopeSpec& rope);
+
+  const std::vector<Channel>& channels() const { return channels_; }
+  std::size_t size() const { return channels_.size(); }
+
+ private:
+  std::vector<Channel> channels_;
+};
+
+/// Byte offsets of a layer's scalars.
+class LayerPlaces {
+ public:
+  LayerPlaces(const BlockShape& shape, std::uint32_t layer);
+
+  std::uint64_t at(const LayerOrder::Channel& channel, std::uint32_t token) const;
+
+ private:
+  Placement k_, v_;
+};
+
+}  // namespace kvstrata::codec

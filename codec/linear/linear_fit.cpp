@@ -1,0 +1,383 @@
+// Fitting the linear codec: least squares on the layers below, Cholesky of what remains, both in
+// double; then rounding to the integers that are coded with.
+#include <Eigen/Cholesky>
+#include <Eigen/Core>
+#include <cmath>
+#include <cstring>
+#include <deque>
+
+#include "codec/linear/cell_coder.h"
+#include "codec/linear/linear_pass.h"
+
+namespace kvstrata::codec {
+
+namespace {
+
+using Eigen::Index;
+using Matrix = Eigen::MatrixXd;
+using Vector = Eigen::VectorXd;
+using Samples = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+constexpr double ridge = 1e-4;      // of each input's variance
+constexpr double shrinkage = 3e-4;  // of each error's variance
+constexpr std::int32_t scale_slope_256 = 198;
+constexpr std::size_t sample_blocks_max = 12;
+
+/// One layer of all blocks: a row a token, a column a channel in coding order, RoPE taken off.
+struct LayerSamples {
+  Samples targets;  ///< in standard deviations from the mean
+  Samples inputs;   ///< the same as the codec will see them, in int8 steps
+  Vector mean, deviation, input_mean;
+};
+
+/// Sums of products of centred columns, over the number of rows.
+Matrix covariance(const Samples& a, const Samples& b) {
+  constexpr Index rows_at_once = 4096;  // sums in float no longer than this
+  Matrix sum = Matrix::Zero(a.cols(), b.cols());
+  Vector sum_a = Vector::Zero(a.cols()), sum_b = Vector::Zero(b.cols());
+  for (Index row = 0; row < a.rows(); row += rows_at_once) {
+    const Index count = std::min(rows_at_once, a.rows() - row);
+    const auto part_a = a.middleRows(row, count), part_b = b.middleRows(row, count);
+    sum += (part_a.transpose() * part_b).cast<double>();
+    sum_a += part_a.colwise().sum().transpose().cast<double>();
+    sum_b += part_b.colwise().sum().transpose().cast<double>();
+  }
+  const auto rows = static_cast<double>(a.rows());
+  return sum / rows - sum_a * sum_b.transpose() / (rows * rows);
+}
+
+class Fit {
+ public:
+  Fit(const BlockShape& shape, std::span<const PlacedPayload> payloads,
+      const LinearFitOptions& options)
+      : payloads_(payloads), options_(options), order_(shape, options.rope), rope_(options.rope) {
+    model_.shape = shape;
+    model_.rope = options.rope;
+  }
+
+  LinearModel run() {
+    for (std::uint32_t l = 0; l < model_.shape.layers; ++l) {
+      LayerSamples samples = load(l);
+      model_.layers.push_back(fit_layer(samples));
+      remember(std::move(samples));
+    }
+    fit_scales();
+    fit_tables();
+    return std::move(model_);
+  }
+
+ private:
+  LayerSamples load(std::uint32_t layer) const;
+  void take_off_rope(Samples& values) const;
+  std::uint32_t tokens_of(const PlacedPayload& payload) const {
+    return model_.shape.tokens - (payload.first_position == 0 ? 1 : 0);
+  }
+  LinearLayer fit_layer(const LayerSamples& samples);
+  void remember(LayerSamples samples);
+  Matrix input_covariance() const;
+  void set_errors(LinearLayer& layer, const LayerSamples& samples, const Matrix& errors,
+                  double parameters) const;
+  void set_map(LinearLayer& layer, const LayerSamples& samples, const Matrix& solution,
+               const Matrix& inputs) const;
+  template <typename Each>
+  void pass_over_samples(Each&& each) const;
+  void fit_scales();
+  void fit_tables();
+
+  std::span<const PlacedPayload> payloads_;
+  LinearFitOptions options_;
+  LayerOrder order_;
+  Rope rope_;
+  LinearModel model_;
+  std::deque<LayerSamples> below_;           ///< the nearest first
+  std::deque<std::deque<Matrix>> products_;  ///< [i][j]: inputs of below_[i] with those of [i + j]
+};
+
+LayerSamples Fit::load(std::uint32_t layer) const {
+  const ScalarFormat format = scalar_format(model_.shape.dtype);
+  const LayerPlaces places(model_.shape, layer);
+  Index rows = 0;
+  for (const PlacedPayload& payload : payloads_) rows += tokens_of(payload);
+  LayerSamples samples;
+  Samples& values = samples.targets;
+  values.resize(rows, static_cast<Index>(order_.size()));
+  Index row = 0;
+  for (const PlacedPayload& payload : payloads_) {
+    // The first token of a sequence is like no other, and one in many: it is left out.
+    for (std::uint32_t t = model_.shape.tokens - tokens_of(payload); t < model_.shape.tokens; ++t) {
+      for (std::size_t c = 0; c < order_.size(); ++c) {
+        std::uint32_t bits = 0;
+        std::memcpy(&bits, payload.bytes.data() + places.at(order_.channels()[c], t), format.bytes);
+        const float value = value_of(format, bits);
+        values(row, static_cast<Index>(c)) = std::isfinite(value) ? value : 0.0F;
+      }
+      ++row;
+    }
+  }
+  take_off_rope(values);
+  samples.mean = values.colwise().mean().transpose().cast<double>();
+  values.rowwise() -= samples.mean.transpose().cast<float>();
+  samples.deviation =
+      values.colwise().norm().transpose().cast<double>() / std::sqrt(static_cast<double>(rows));
+  for (double& deviation : samples.deviation) deviation = std::max(deviation, 1e-12);
+  values.array().rowwise() /= samples.deviation.transpose().cast<float>().array();
+  samples.inputs = (values * input_units).array().round().cwiseMax(-127).cwiseMin(127);
+  samples.input_mean = samples.inputs.colwise().mean().transpose().cast<double>();
+  return samples;
+}
+
+void Fit::take_off_rope(Samples& values) const {
+  Index row = 0;
+  for (const PlacedPayload& payload : payloads_) {
+    for (std::uint32_t t = model_.shape.tokens - tokens_of(payload); t < model_.shape.tokens; ++t) {
+      for (std::size_t c = 0; c < order_.size(); ++c) {
+        const LayerOrder::Channel& channel = order_.channels()[c];
+        if (!channel.first_of_pair) continue;
+        const Turn turn =
+            rope_.at(static_cast<std::uint32_t>(channel.pair), payload.first_position + t);
+        float& first = values(row, static_cast<Index>(c));
+        float& second = values(row, static_cast<Index>(c + 1));
+        const float a = first * turn.cosine + second * turn.sine;
+        second = second * turn.cosine - first * turn.sine;
+        first = a;
+      }
+      ++row;
+    }
+  }
+}
+
+/// Covariance of all inputs of the layers below, side by side.
+Matrix Fit::input_covariance() const {
+  const auto channels = static_cast<Index>(order_.size());
+  const auto count = static_cast<Index>(below_.size());
+  Matrix all(count * channels, count * channels);
+  for (Index i = 0; i < count; ++i) {
+    for (Index j = i; j < count; ++j) {
+      const Matrix& block = products_[static_cast<std::size_t>(i)][static_cast<std::size_t>(j - i)];
+      all.block(i * channels, j * channels, channels, channels) = block;
+      all.block(j * channels, i * channels, channels, channels) = block.transpose();
+    }
+  }
+  return all;
+}
+
+void Fit::remember(LayerSamples samples) {
+  std::deque<Matrix> row{covariance(samples.inputs, samples.inputs)};
+  for (const LayerSamples& other : below_) row.push_back(covariance(samples.inputs, other.inputs));
+  below_.push_front(std::move(samples));
+  products_.push_front(std::move(row));
+  if (below_.size() > options_.layers_below) {
+    below_.pop_back();
+    products_.pop_back();
+    for (std::deque<Matrix>& one : products_) {
+      while (one.size() > products_.size()) one.pop_back();
+    }
+  }
+}
+
+LinearLayer Fit::fit_layer(const LayerSamples& samples) {
+  const auto channels = static_cast<Index>(order_.size());
+  const auto inputs = static_cast<Index>(below_.size()) * channels;
+  LinearLayer layer;
+  layer.below = static_cast<std::uint32_t>(below_.size());
+  for (Index c = 0; c < channels; ++c) {
+    layer.mean.push_back(static_cast<float>(samples.mean(c)));
+    layer.input_scale.push_back(static_cast<float>(input_units / samples.deviation(c)));
+  }
+  Matrix errors = covariance(samples.targets, samples.targets);
+  Matrix solution(inputs, channels), between(inputs, channels);
+  const Matrix of_inputs = input_covariance();
+  for (Index i = 0; i < static_cast<Index>(below_.size()); ++i) {
+    between.middleRows(i * channels, channels) =
+        covariance(below_[static_cast<std::size_t>(i)].inputs, samples.targets);
+  }
+  if (inputs != 0) {
+    Matrix damped = of_inputs;
+    damped.diagonal() *= 1 + ridge;
+    solution = damped.llt().solve(between);
+    errors += solution.transpose() * of_inputs * solution - solution.transpose() * between -
+              between.transpose() * solution;
+  }
+  set_errors(layer, samples, errors, static_cast<double>(inputs));
+  set_map(layer, samples, solution, of_inputs);
+  return layer;
+}
+
+/// Sigmas, and what each error tells of those after it.
+void Fit::set_errors(LinearLayer& layer, const LayerSamples& samples, const Matrix& errors,
+                     double parameters) const {
+  const auto channels = static_cast<Index>(order_.size());
+  Matrix damped = errors;
+  damped.diagonal() *= 1 + shrinkage;
+  Matrix lower = Eigen::LLT<Matrix>(damped).matrixL();
+  const Vector diagonal = lower.diagonal();  // apart: what is divided by it holds it
+  const Vector variance = diagonal.array().square();
+  lower *= diagonal.cwiseInverse().asDiagonal();
+  const auto rows = static_cast<double>(samples.targets.rows());
+  Vector sigma(channels);
+  for (Index c = 0; c < channels; ++c) {
+    const double more = 1 + 2 * (parameters + static_cast<double>(c)) / rows;  // than in the sample
+    sigma(c) = samples.deviation(c) * std::sqrt(std::max(variance(c), 1e-12) * more);
+  }
+  for (Index c = 0; c + 1 < channels; ++c) {
+    if (!order_.channels()[static_cast<std::size_t>(c)].first_of_pair) continue;
+    // A pair has one sigma and no slope inside, since it is coded turned.
+    const double slope = lower(c + 1, c);
+    const double moved = slope * samples.deviation(c + 1) / samples.deviation(c) * sigma(c);
+    const double both = (sigma(c) * sigma(c) + sigma(c + 1) * sigma(c + 1) + moved * moved) / 2;
+    lower.col(c) -= slope * lower.col(c + 1);
+    lower(c, c) = 1;
+    sigma(c) = sigma(c + 1) = std::sqrt(both);
+  }
+  for (Index c = 0; c < channels; ++c) {
+    const double steps = sigma_steps * std::log2(sigma(c));
+    layer.sigma_class.push_back(static_cast<std::int16_t>(
+        std::clamp(std::lround(steps), long{-sigma_class_max}, long{sigma_class_max})));
+    sigma(c) = std::exp2(layer.sigma_class.back() / static_cast<double>(sigma_steps));
+  }
+  // In units of the errors' sigmas.
+  const Vector unit = samples.deviation.cwiseQuotient(sigma);
+  const Matrix tells = unit.asDiagonal() * lower * unit.cwiseInverse().asDiagonal();
+  const auto panel = static_cast<Index>(panel_channels);
+  layer.joint.assign(static_cast<std::size_t>(channels * channels), 0);
+  layer.in_panel.assign(static_cast<std::size_t>(channels * panel), 0);
+  for (Index c = 0; c < channels; ++c) {
+    const Index first = c / panel * panel;
+    const double largest = first == 0 ? 0 : tells.row(c).head(first).cwiseAbs().maxCoeff();
+    const double step = std::max(largest, 1e-9) / 127;
+    for (Index j = 0; j < first; ++j) {
+      layer.joint[static_cast<std::size_t>(c * channels + j)] =
+          static_cast<std::int8_t>(std::lround(tells(c, j) / step));
+    }
+    layer.joint_scale.push_back(static_cast<float>(step / error_int8_units));
+    for (Index j = first; j < c; ++j) {
+      layer.in_panel[static_cast<std::size_t>(c * panel + j - first)] =
+          static_cast<float>(tells(c, j));
+    }
+  }
+}
+
+/// The solution rounded to int8, row by row with one scale; what rounding one coefficient does is
+/// made up for by those after it (as GPTQ does).
+void Fit::set_map(LinearLayer& layer, const LayerSamples& samples, const Matrix& solution,
+                  const Matrix& inputs) const {
+  const Index channels = static_cast<Index>(order_.size()), count = solution.rows();
+  Matrix weights(channels, count);  // in sigmas per int8 step of an input
+  layer.bias.resize(order_.size());
+  Vector input_mean(count);
+  for (Index i = 0; i < static_cast<Index>(below_.size()); ++i) {
+    input_mean.segment(i * channels, channels) = below_[static_cast<std::size_t>(i)].input_mean;
+  }
+  for (Index c = 0; c < channels; ++c) {
+    const double sigma = std::exp2(layer.sigma_class[static_cast<std::size_t>(c)] / 4.0);
+    weights.row(c) = solution.col(c).transpose() * (samples.deviation(c) / sigma);
+    const double at_zero = samples.mean(c) / sigma - weights.row(c).dot(input_mean);
+    layer.bias[static_cast<std::size_t>(c)] = static_cast<float>(at_zero);
+  }
+  layer.map_scale.assign(order_.size(), 0);
+  layer.map.assign(static_cast<std::size_t>(channels * count), 0);
+  if (count == 0) return;
+  Matrix damped = inputs;
+  damped.diagonal().array() += 1e-4 * inputs.diagonal().mean();
+  const Matrix inverse = damped.llt().solve(Matrix::Identity(count, count));
+  const Matrix upper = Eigen::LLT<Matrix>(inverse).matrixU();
+  Vector step(channels);
+  for (Index c = 0; c < channels; ++c) {
+    step(c) = std::max(weights.row(c).cwiseAbs().maxCoeff(), 1e-12) / 127;
+    layer.map_scale[static_cast<std::size_t>(c)] = static_cast<float>(step(c));
+  }
+  for (Index i = 0; i < count; ++i) {
+    Vector left(channels);
+    for (Index c = 0; c < channels; ++c) {
+      const long rounded = std::clamp(std::lround(weights(c, i) / step(c)), -127L, 127L);
+      layer.map[static_cast<std::size_t>(c * count + i)] = static_cast<std::int8_t>(rounded);
+      left(c) = (weights(c, i) - static_cast<double>(rounded) * step(c)) / upper(i, i);
+    }
+    const Index after = count - i - 1;
+    weights.rightCols(after) -= left * upper.row(i).tail(after);
+  }
+}
+
+template <typename Each>
+void Fit::pass_over_samples(Each&& each) const {
+  const std::size_t stride = std::max<std::size_t>(1, payloads_.size() / sample_blocks_max);
+  for (std::size_t i = 0; i < payloads_.size(); i += stride) {
+    LinearPass pass(model_, model_.shape.tokens, payloads_[i].first_position);
+    for (std::uint32_t l = 0; l < model_.shape.layers; ++l) {
+      const LayerPlaces places(model_.shape, l);
+      pass.layer([&](const LayerOrder::Channel& channel, std::span<const Guess> guesses,
+                     std::span<std::uint32_t> patterns) {
+        for (std::uint32_t t = 0; t < guesses.size(); ++t) {
+          patterns[t] = 0;
+          std::memcpy(&patterns[t], payloads_[i].bytes.data() + places.at(channel, t),
+                      bytes_per_scalar(model_.shape.dtype));
+          each.scalar(patterns[t], guesses[t]);
+        }
+      });
+      each.layer(l, pass.layer_steps());
+    }
+  }
+}
+
+/// Where each layer's scale begins, given that of the layer below.
+void Fit::fit_scales() {
+  struct Sum {
+    std::vector<std::int64_t> offset, count;
+    std::vector<int> before;
+    void scalar(std::uint32_t, const Guess&) {}
+    void layer(std::uint32_t l, const std::vector<int>& steps) {
+      for (std::size_t t = 0; t < steps.size(); ++t) {
+        const int of_below = l == 0 ? 0 : before[t];
+        offset[l] += std::int64_t{steps[t]} * 256 - std::int64_t{scale_slope_256} * of_below;
+        ++count[l];
+      }
+      before = steps;
+    }
+  };
+  Sum sum;
+  sum.offset.resize(model_.layers.size());
+  sum.count.resize(model_.layers.size());
+  pass_over_samples(sum);
+  for (std::size_t l = 0; l < model_.layers.size(); ++l) {
+    model_.layers[l].scale_offset_256 = static_cast<std::int32_t>(sum.offset[l] / sum.count[l]);
+    model_.layers[l].scale_slope_256 = l == 0 ? 0 : scale_slope_256;
+  }
+}
+
+void Fit::fit_tables() {
+  struct Count {
+    DType dtype;
+    CellCounts counts{};
+    void scalar(std::uint32_t pattern, const Guess& guess) {
+      count_cell(dtype, pattern, guess.mu, guess.sigma_class, counts);
+    }
+    void layer(std::uint32_t, const std::vector<int>&) {}
+  };
+  Count count{model_.shape.dtype};
+  pass_over_samples(count);
+  model_.tables = CellTables::fit(count.counts);
+}
+
+}  // namespace
+
+Result<LinearModel> fit_linear(const BlockShape& shape, std::span<const PlacedPayload> payloads,
+                               const LinearFitOptions& options) {
+  const auto invalid = [](const char* what) {
+    return Error(ErrorKind::invalid_argument, std::string("fit linear: ") + what);
+  };
+  KV_TRY(check_shape(shape));
+  if (shape.is_opaque()) return invalid("opaque values have no layers");
+  if (shape.dtype == DType::int8 || shape.dtype == DType::fp32)
+    return invalid("this dtype is not served");
+  if (options.rope.rotary_dim % 2 != 0 || options.rope.rotary_dim > shape.head_dim_k ||
+      shape.head_dim_k % 2 != 0) {
+    return invalid("the rotary dimension is even and no larger than an even head_dim_k");
+  }
+  if (payloads.empty()) return invalid("no payloads");
+  for (const PlacedPayload& payload : payloads) {
+    if (payload.bytes.size() != shape.raw_bytes()) return invalid("a payload of another size");
+  }
+  return Fit(shape, payloads, options).run();
+}
+
+}  // namespace kvstrata::codec
