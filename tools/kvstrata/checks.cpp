@@ -136,8 +136,8 @@ Check check_huge_pages() {
 
 Check check_frame_pages() {
   const std::string text = first_line("/sys/kernel/mm/transparent_hugepage/enabled");
-  const bool is_on = text.find("[madvise]") != std::string::npos ||
-                     text.find("[always]") != std::string::npos;
+  const bool is_on =
+      text.find("[madvise]") != std::string::npos || text.find("[always]") != std::string::npos;
   return {"I/O buffers", is_on ? Level::good : Level::limited,
           is_on ? "in huge pages" : "in pages of 4 KiB",
           is_on ? ""
