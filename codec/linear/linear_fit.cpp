@@ -30,6 +30,63 @@ struct LayerSamples {
   Vector mean, deviation, input_mean;
 };
 
+/// Weights of tokens, one a row; none: all alike.
+using Weights = Eigen::VectorXf;
+
+/// What a layer's solution follows from: covariances, and the means they are taken around.
+struct Moments {
+  Matrix inputs, between, targets;  ///< inputs with inputs, inputs with targets, targets with them
+  Vector input_mean, target_mean;
+};
+
+/// Coefficients, and the covariance of what they leave.
+struct Solution {
+  Matrix coefficients, errors;
+};
+
+Solution solve(const Moments& moments) {
+  Solution solution{Matrix(moments.inputs.rows(), moments.targets.cols()), moments.targets};
+  if (moments.inputs.rows() == 0) return solution;
+  Matrix damped = moments.inputs;
+  damped.diagonal() *= 1 + ridge;
+  solution.coefficients = damped.llt().solve(moments.between);
+  const Matrix& by = solution.coefficients;
+  solution.errors += by.transpose() * moments.inputs * by - by.transpose() * moments.between -
+                     moments.between.transpose() * by;
+  return solution;
+}
+
+/// Errors given those before: lower triangular with ones on the diagonal, and the variances left.
+struct Triangle {
+  Matrix lower;
+  Vector variance;
+
+  explicit Triangle(Matrix errors) {
+    errors.diagonal() *= 1 + shrinkage;
+    lower = Eigen::LLT<Matrix>(errors).matrixL();
+    const Vector diagonal = lower.diagonal();  // apart: what is divided by it holds it
+    variance = diagonal.array().square();
+    lower *= diagonal.cwiseInverse().asDiagonal();
+  }
+};
+
+Vector weighted_mean(const Samples& samples, const Weights& weights) {
+  return (samples.transpose() * weights).cast<double>() / static_cast<double>(weights.sum());
+}
+
+Matrix weighted_covariance(const Samples& a, const Vector& mean_a, const Samples& b,
+                           const Vector& mean_b, const Weights& weights) {
+  constexpr Index rows_at_once = 4096;
+  Matrix sum = Matrix::Zero(a.cols(), b.cols());
+  for (Index row = 0; row < a.rows(); row += rows_at_once) {
+    const Index count = std::min(rows_at_once, a.rows() - row);
+    const Samples scaled =
+        a.middleRows(row, count).array().colwise() * weights.segment(row, count).array();
+    sum += (scaled.transpose() * b.middleRows(row, count)).cast<double>();
+  }
+  return sum / static_cast<double>(weights.sum()) - mean_a * mean_b.transpose();
+}
+
 /// Sums of products of centred columns, over the number of rows.
 Matrix covariance(const Samples& a, const Samples& b) {
   constexpr Index rows_at_once = 4096;  // sums in float no longer than this
@@ -74,11 +131,15 @@ class Fit {
   }
   LinearLayer fit_layer(const LayerSamples& samples);
   void remember(LayerSamples samples);
-  Matrix input_covariance() const;
+  Index channels() const;
+  Moments plain_moments(const LayerSamples& samples) const;
+  Moments weighted_moments(const LayerSamples& samples, const Weights& weights) const;
+  Weights weights_of(const LayerSamples& samples, const Moments& moments,
+                     const Solution& solution) const;
   void set_errors(LinearLayer& layer, const LayerSamples& samples, const Matrix& errors,
                   double parameters) const;
-  void set_map(LinearLayer& layer, const LayerSamples& samples, const Matrix& solution,
-               const Matrix& inputs) const;
+  void set_map(LinearLayer& layer, const LayerSamples& samples, const Moments& moments,
+               const Matrix& coefficients) const;
   template <typename Each>
   void pass_over_samples(Each&& each) const;
   void fit_scales();
@@ -146,19 +207,81 @@ void Fit::take_off_rope(Samples& values) const {
   }
 }
 
-/// Covariance of all inputs of the layers below, side by side.
-Matrix Fit::input_covariance() const {
-  const auto channels = static_cast<Index>(order_.size());
+Index Fit::channels() const {
+  return static_cast<Index>(order_.size());
+}
+
+/// Of all tokens alike; what the layers below have in common is known already.
+Moments Fit::plain_moments(const LayerSamples& samples) const {
   const auto count = static_cast<Index>(below_.size());
-  Matrix all(count * channels, count * channels);
+  Moments moments{Matrix(count * channels(), count * channels()),
+                  Matrix(count * channels(), channels()),
+                  covariance(samples.targets, samples.targets), Vector(count * channels()),
+                  Vector::Zero(channels())};
   for (Index i = 0; i < count; ++i) {
+    const LayerSamples& below = below_[static_cast<std::size_t>(i)];
+    moments.between.middleRows(i * channels(), channels()) =
+        covariance(below.inputs, samples.targets);
+    moments.input_mean.segment(i * channels(), channels()) = below.input_mean;
     for (Index j = i; j < count; ++j) {
       const Matrix& block = products_[static_cast<std::size_t>(i)][static_cast<std::size_t>(j - i)];
-      all.block(i * channels, j * channels, channels, channels) = block;
-      all.block(j * channels, i * channels, channels, channels) = block.transpose();
+      moments.inputs.block(i * channels(), j * channels(), channels(), channels()) = block;
+      moments.inputs.block(j * channels(), i * channels(), channels(), channels()) =
+          block.transpose();
     }
   }
-  return all;
+  return moments;
+}
+
+Moments Fit::weighted_moments(const LayerSamples& samples, const Weights& weights) const {
+  const auto count = static_cast<Index>(below_.size());
+  Moments moments{Matrix(count * channels(), count * channels()),
+                  Matrix(count * channels(), channels()), Matrix(), Vector(count * channels()),
+                  weighted_mean(samples.targets, weights)};
+  moments.targets = weighted_covariance(samples.targets, moments.target_mean, samples.targets,
+                                        moments.target_mean, weights);
+  for (Index i = 0; i < count; ++i) {
+    moments.input_mean.segment(i * channels(), channels()) =
+        weighted_mean(below_[static_cast<std::size_t>(i)].inputs, weights);
+  }
+  for (Index i = 0; i < count; ++i) {
+    const LayerSamples& below = below_[static_cast<std::size_t>(i)];
+    const Vector mean = moments.input_mean.segment(i * channels(), channels());
+    moments.between.middleRows(i * channels(), channels()) =
+        weighted_covariance(below.inputs, mean, samples.targets, moments.target_mean, weights);
+    for (Index j = i; j < count; ++j) {
+      const Matrix block =
+          weighted_covariance(below.inputs, mean, below_[static_cast<std::size_t>(j)].inputs,
+                              moments.input_mean.segment(j * channels(), channels()), weights);
+      moments.inputs.block(i * channels(), j * channels(), channels(), channels()) = block;
+      moments.inputs.block(j * channels(), i * channels(), channels(), channels()) =
+          block.transpose();
+    }
+  }
+  return moments;
+}
+
+/// 1 / (mean squared error of the token, in sigmas): tokens that are predicted badly, and for which
+/// the scale per token makes up, should not decide how the others are.
+Weights Fit::weights_of(const LayerSamples& samples, const Moments& moments,
+                        const Solution& solution) const {
+  constexpr float least = 0.05F, most = 50.0F;
+  Samples errors = samples.targets.rowwise() - moments.target_mean.transpose().cast<float>();
+  for (std::size_t i = 0; i < below_.size(); ++i) {
+    const auto at = static_cast<Index>(i) * channels();
+    const Matrix coefficients = solution.coefficients.middleRows(at, channels());
+    const Samples centred = below_[i].inputs.rowwise() -
+                            moments.input_mean.segment(at, channels()).transpose().cast<float>();
+    errors -= centred * coefficients.cast<float>();
+  }
+  const Triangle triangle(solution.errors);
+  const Eigen::MatrixXf lower = triangle.lower.cast<float>();
+  const Eigen::MatrixXf alone =
+      lower.triangularView<Eigen::UnitLower>().solve(Eigen::MatrixXf(errors.transpose()));
+  const Eigen::VectorXf per_variance = triangle.variance.cwiseInverse().cast<float>();
+  const Eigen::VectorXf mean =
+      (alone.array().square().colwise() * per_variance.array()).colwise().mean().transpose();
+  return mean.cwiseMax(least).cwiseMin(most).cwiseInverse();
 }
 
 void Fit::remember(LayerSamples samples) {
@@ -176,43 +299,30 @@ void Fit::remember(LayerSamples samples) {
 }
 
 LinearLayer Fit::fit_layer(const LayerSamples& samples) {
-  const auto channels = static_cast<Index>(order_.size());
-  const auto inputs = static_cast<Index>(below_.size()) * channels;
   LinearLayer layer;
   layer.below = static_cast<std::uint32_t>(below_.size());
-  for (Index c = 0; c < channels; ++c) {
+  for (Index c = 0; c < channels(); ++c) {
     layer.mean.push_back(static_cast<float>(samples.mean(c)));
     layer.input_scale.push_back(static_cast<float>(input_units / samples.deviation(c)));
   }
-  Matrix errors = covariance(samples.targets, samples.targets);
-  Matrix solution(inputs, channels), between(inputs, channels);
-  const Matrix of_inputs = input_covariance();
-  for (Index i = 0; i < static_cast<Index>(below_.size()); ++i) {
-    between.middleRows(i * channels, channels) =
-        covariance(below_[static_cast<std::size_t>(i)].inputs, samples.targets);
+  Moments moments = plain_moments(samples);
+  Solution solution = solve(moments);
+  if (model_.layers.size() < options_.weighted_layers) {
+    moments = weighted_moments(samples, weights_of(samples, moments, solution));
+    solution = solve(moments);
   }
-  if (inputs != 0) {
-    Matrix damped = of_inputs;
-    damped.diagonal() *= 1 + ridge;
-    solution = damped.llt().solve(between);
-    errors += solution.transpose() * of_inputs * solution - solution.transpose() * between -
-              between.transpose() * solution;
-  }
-  set_errors(layer, samples, errors, static_cast<double>(inputs));
-  set_map(layer, samples, solution, of_inputs);
+  set_errors(layer, samples, solution.errors, static_cast<double>(moments.inputs.rows()));
+  set_map(layer, samples, moments, solution.coefficients);
   return layer;
 }
 
 /// Sigmas, and what each error tells of those after it.
 void Fit::set_errors(LinearLayer& layer, const LayerSamples& samples, const Matrix& errors,
                      double parameters) const {
-  const auto channels = static_cast<Index>(order_.size());
-  Matrix damped = errors;
-  damped.diagonal() *= 1 + shrinkage;
-  Matrix lower = Eigen::LLT<Matrix>(damped).matrixL();
-  const Vector diagonal = lower.diagonal();  // apart: what is divided by it holds it
-  const Vector variance = diagonal.array().square();
-  lower *= diagonal.cwiseInverse().asDiagonal();
+  const Index channels = this->channels();
+  const Triangle triangle(errors);
+  Matrix lower = triangle.lower;
+  const Vector& variance = triangle.variance;
   const auto rows = static_cast<double>(samples.targets.rows());
   Vector sigma(channels);
   for (Index c = 0; c < channels; ++c) {
@@ -259,26 +369,23 @@ void Fit::set_errors(LinearLayer& layer, const LayerSamples& samples, const Matr
 
 /// The solution rounded to int8, row by row with one scale; what rounding one coefficient does is
 /// made up for by those after it (as GPTQ does).
-void Fit::set_map(LinearLayer& layer, const LayerSamples& samples, const Matrix& solution,
-                  const Matrix& inputs) const {
-  const Index channels = static_cast<Index>(order_.size()), count = solution.rows();
+void Fit::set_map(LinearLayer& layer, const LayerSamples& samples, const Moments& moments,
+                  const Matrix& coefficients) const {
+  const Index channels = this->channels(), count = coefficients.rows();
   Matrix weights(channels, count);  // in sigmas per int8 step of an input
   layer.bias.resize(order_.size());
-  Vector input_mean(count);
-  for (Index i = 0; i < static_cast<Index>(below_.size()); ++i) {
-    input_mean.segment(i * channels, channels) = below_[static_cast<std::size_t>(i)].input_mean;
-  }
   for (Index c = 0; c < channels; ++c) {
     const double sigma = std::exp2(layer.sigma_class[static_cast<std::size_t>(c)] / 4.0);
-    weights.row(c) = solution.col(c).transpose() * (samples.deviation(c) / sigma);
-    const double at_zero = samples.mean(c) / sigma - weights.row(c).dot(input_mean);
+    weights.row(c) = coefficients.col(c).transpose() * (samples.deviation(c) / sigma);
+    const double mean = samples.mean(c) + samples.deviation(c) * moments.target_mean(c);
+    const double at_zero = mean / sigma - weights.row(c).dot(moments.input_mean);
     layer.bias[static_cast<std::size_t>(c)] = static_cast<float>(at_zero);
   }
   layer.map_scale.assign(order_.size(), 0);
   layer.map.assign(static_cast<std::size_t>(channels * count), 0);
   if (count == 0) return;
-  Matrix damped = inputs;
-  damped.diagonal().array() += 1e-4 * inputs.diagonal().mean();
+  Matrix damped = moments.inputs;
+  damped.diagonal().array() += 1e-4 * damped.diagonal().mean();
   const Matrix inverse = damped.llt().solve(Matrix::Identity(count, count));
   const Matrix upper = Eigen::LLT<Matrix>(inverse).matrixU();
   Vector step(channels);

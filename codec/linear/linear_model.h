@@ -46,6 +46,9 @@ struct LinearModel {
 struct LinearFitOptions {
   RopeSpec rope;
   std::uint32_t layers_below = 3;
+  /// So many layers from the bottom are fitted a second time, with tokens weighted by how well they
+  /// are predicted. It pays most there, and each costs as much as two others.
+  std::uint32_t weighted_layers = 3;
 };
 
 /// Fits on blocks of `shape`, several thousand tokens of them for anything good; `invalid_argument`

@@ -82,14 +82,12 @@ void LinearPass::predict(const LinearLayer& layer) {
 
 void LinearPass::code_panel(const LinearLayer& layer, std::size_t first, const CodeChannel& code) {
   const std::size_t end = std::min(first + panel_channels, order_.size());
-  std::vector<int> steps;
-  for (const TokenScale& scale : scales_) steps.push_back(scale.step());
   for (std::size_t c = first; c < end;) {
     const bool pair = order_.channels()[c].pair >= 0;
     const std::size_t next = pair ? code_pair(layer, c, code) : code_single(layer, c, code);
     for (; c < next; ++c) learn_in_panel(layer, c, first);
   }
-  learn_from_panel(layer, first, end, steps);
+  learn_from_panel(layer, first, end);
 }
 
 void LinearPass::code_guesses(const LayerOrder::Channel& channel, int sigma_class,
@@ -167,9 +165,11 @@ void LinearPass::learn_in_panel(const LinearLayer& layer, std::size_t channel, s
   }
 }
 
-void LinearPass::learn_from_panel(const LinearLayer& layer, std::size_t first, std::size_t end,
-                                  const std::vector<int>& steps) {
+void LinearPass::learn_from_panel(const LinearLayer& layer, std::size_t first, std::size_t end) {
   const std::size_t count = end - first;
+  // Of the end of the panel: what is said of a token before its first errors may be far off.
+  std::vector<int> steps;
+  for (const TokenScale& scale : scales_) steps.push_back(scale.step());
   std::vector<std::int8_t> errors(tokens_ * count);
   for (std::size_t t = 0; t < tokens_; ++t) {
     const float per_scale = scale_of(-steps[t]) * error_int8_units;

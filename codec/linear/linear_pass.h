@@ -38,8 +38,7 @@ class LinearPass {
   std::size_t code_pair(const LinearLayer& layer, std::size_t channel, const CodeChannel& code);
   std::size_t code_single(const LinearLayer& layer, std::size_t channel, const CodeChannel& code);
   void learn_in_panel(const LinearLayer& layer, std::size_t channel, std::size_t panel);
-  void learn_from_panel(const LinearLayer& layer, std::size_t first, std::size_t end,
-                        const std::vector<int>& steps);
+  void learn_from_panel(const LinearLayer& layer, std::size_t first, std::size_t end);
   void keep_input(const LinearLayer& layer, std::size_t channel, std::size_t token, float value);
   void code_guesses(const LayerOrder::Channel& channel, int sigma_class,
                     const std::vector<float>& expected, const CodeChannel& code);
