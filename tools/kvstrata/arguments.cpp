@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <functional>
 
+#include "tools/kvstrata/codec_arguments.h"
 #include "tools/kvstrata/commands.h"
 #include "tools/kvstrata/exit_code.h"
 
@@ -26,6 +27,7 @@ struct Arguments {
   ValueOptions value;
   VerifyOptions verify;
   RecoverOptions recover;
+  CodecOptions codec;
   ClearCommand clear;
   EvictOptions evict;
   std::uint32_t ns = 0;
@@ -153,6 +155,7 @@ int run(int argc, char** argv) {
   });
   add_looking(app, arguments);
   add_recover(app, arguments);
+  add_codec(app, arguments.codec, arguments.command);
   add_values(app, arguments);
   add_changing(app, arguments);
   try {

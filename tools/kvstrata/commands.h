@@ -79,6 +79,23 @@ struct RecoverOptions {
 };
 int run_recover(const RecoverOptions& options);
 
+/// Works on files alone, without a daemon.
+struct CodecOptions {
+  std::string in, out;             ///< encode, decode; inspect: `in`
+  std::vector<std::string> files;  ///< compare
+  std::string dtype;               ///< of a file without a header; empty: a safetensors file
+  std::string tables;              ///< a file to take tables from; empty: they are fitted
+  std::uint32_t fit_blocks = 16;
+  std::uint32_t block_tokens = 256;
+  bool raw = false;
+  bool json = false;
+  std::string html;  ///< compare: the page to write; empty: none
+};
+int run_codec_encode(const CodecOptions& options);
+int run_codec_decode(const CodecOptions& options);
+int run_codec_inspect(const CodecOptions& options);
+int run_codec_compare(const CodecOptions& options);
+
 struct ClearCommand {
   Target target;
   std::optional<std::uint32_t> ns;

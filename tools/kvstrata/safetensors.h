@@ -27,6 +27,10 @@ class SafetensorsFile {
 
   const std::vector<Tensor>& tensors() const { return tensors_; }  ///< in the order of their bytes
   const Tensor* find(std::string_view name) const;                 ///< nullptr: there is none
+  /// Where a tensor of this file begins in it.
+  std::uint64_t offset(const Tensor& tensor) const {
+    return static_cast<std::uint64_t>(tensor.data.data() - memory_.get());
+  }
 
  private:
   std::shared_ptr<const std::byte> memory_;

@@ -1,0 +1,43 @@
+// An InputFile is a file that is read at any place. Its size is that of when it was opened.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "kvstrata/bytes.h"
+#include "kvstrata/result.h"
+
+namespace kvstrata::tool {
+
+/// Told now and then what is done, and how much of it; called with 0 of 0 where that is not known.
+using ProgressCallback =
+    std::function<void(std::string_view phase, std::uint64_t done, std::uint64_t total)>;
+
+class InputFile {
+ public:
+  /// A regular file that is not empty; `invalid_argument` for anything else that exists.
+  static Result<InputFile> open(const std::string& path);
+
+  const std::string& path() const { return path_; }
+  std::uint64_t bytes() const { return bytes_; }
+  std::uint32_t mode() const { return mode_; }  ///< permission bits
+
+  /// Fills `out`; `corrupt` if the file ends before.
+  Status read_at(std::uint64_t at, MutableBytes out) const;
+  /// XXH3-64 of the whole file.
+  Result<std::uint64_t> sum(const std::function<void(std::uint64_t done)>& progress = {}) const;
+  /// `conflict` if somebody wrote to the file since it was opened.
+  Status check_unchanged() const;
+
+ private:
+  std::string path_;
+  std::shared_ptr<const int> fd_;
+  std::uint64_t bytes_ = 0;
+  std::int64_t modified_s_ = 0, modified_ns_ = 0;
+  std::uint32_t mode_ = 0;
+};
+
+}  // namespace kvstrata::tool
