@@ -1,4 +1,5 @@
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -60,6 +61,12 @@ Status read_directory(const BlockShape& shape, const FrameInfo& info, ByteView f
     offset += entry.encoded_bytes;
   }
   if (offset != frame.size()) return corrupt("sub-streams do not add up to the frame");
+  const bool any_static = std::ranges::any_of(parsed.directory, [](const DirectoryEntry& entry) {
+    return entry.kind == SubstreamKind::static_coded;
+  });
+  if (info.codec == CodecId::static_tables && !any_static) {
+    return corrupt("a static frame without a static sub-stream");
+  }
   return {};
 }
 

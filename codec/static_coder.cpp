@@ -216,6 +216,7 @@ class RowDecoder {
 
   /// nullptr, or what is wrong.
   const char* decode_to(std::uint8_t* rows) {
+    if (const char* fault = find_fault_at_start()) return fault;
     const std::size_t before_last = plan_.steps - 1;
     const std::size_t sign_steps = std::min(plan_.sign_steps, before_last);
     if (const char* fault = decode(0, sign_steps, true, rows)) return fault;
@@ -225,6 +226,17 @@ class RowDecoder {
   }
 
  private:
+  const char* find_fault_at_start() const {
+    // Kernels mask a wide key or let it run into the sign; no level is to decide.
+    const std::uint32_t key_bits = scalar_format(tables_.dimensions().dtype).key_bits;
+    for (const std::uint8_t* key = input_.escapes.next; key != input_.escapes.end; ++key) {
+      if (*key >> key_bits != 0) return "an escaped key beyond the dtype";
+    }
+    const bool low_state =
+        std::ranges::find(input_.rans.high, std::uint8_t{0}) != input_.rans.high.end();
+    return low_state ? "a state below 256" : nullptr;
+  }
+
   const char* decode(std::size_t first, std::size_t end, bool sign_coded, std::uint8_t* rows) {
     constexpr std::size_t steps_at_once = 32;
     const DType dtype = tables_.dimensions().dtype;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "codec/linear/cell_tables.h"
+#include "kvstrata/check.h"
 
 namespace kvstrata::codec {
 
@@ -16,9 +17,11 @@ inline constexpr std::size_t cell_lanes = 8;
 /// Collects a chain and codes it at the end, since rANS is coded from its last symbol on.
 class CellEncoder {
  public:
-  /// Of a floating dtype. The tables outlive the encoder.
+  /// Of a floating dtype of at most 16 bits. The tables outlive the encoder.
   CellEncoder(DType dtype, const CellTables& tables)
-      : format_(scalar_format(dtype)), range_(format_), tables_(tables) {}
+      : format_(scalar_format(dtype)), range_(format_), tables_(tables) {
+    KV_CHECK(format_.bytes <= 2, "cells are for dtypes of at most 16 bits");
+  }
 
   /// `bits`: any pattern of the dtype. sigma = 2^(sigma_class / 4), in the units of the scalar.
   void put(std::uint32_t bits, float mu, int sigma_class);
@@ -54,7 +57,9 @@ class CellDecoder {
 
  private:
   CellDecoder(DType dtype, const CellTables& tables)
-      : format_(scalar_format(dtype)), range_(format_), tables_(&tables) {}
+      : format_(scalar_format(dtype)), range_(format_), tables_(&tables) {
+    KV_CHECK(format_.bytes <= 2, "cells are for dtypes of at most 16 bits");
+  }
 
   std::uint32_t take_symbol(std::size_t context);
   std::uint32_t take_raw(std::uint32_t count);

@@ -2,15 +2,15 @@
 
 namespace kvstrata::codec {
 
-LayerOrder::LayerOrder(const BlockShape& shape, const RopeSpec& rope) {
-  const std::uint32_t half = rope.rotary_dim / 2;
+LayerOrder::LayerOrder(const BlockShape& shape, std::uint32_t rotary_dim) {
+  const std::uint32_t half = rotary_dim / 2;
   for (std::uint32_t head = 0; head < shape.kv_heads; ++head) {
     const std::uint32_t first = head * shape.head_dim_k;
     for (std::uint32_t j = 0; j < half; ++j) {
       channels_.push_back({Side::k, first + j, static_cast<std::int32_t>(j), true});
       channels_.push_back({Side::k, first + j + half, static_cast<std::int32_t>(j), false});
     }
-    for (std::uint32_t dim = rope.rotary_dim; dim < shape.head_dim_k; ++dim) {
+    for (std::uint32_t dim = rotary_dim; dim < shape.head_dim_k; ++dim) {
       channels_.push_back({Side::k, first + dim, -1, false});
     }
   }

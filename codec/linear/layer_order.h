@@ -19,7 +19,7 @@ class LayerOrder {
     bool first_of_pair;
   };
 
-  LayerOrder(const BlockShape& shape, const RopeSpec& rope);
+  LayerOrder(const BlockShape& shape, std::uint32_t rotary_dim);
 
   const std::vector<Channel>& channels() const { return channels_; }
   std::size_t size() const { return channels_.size(); }

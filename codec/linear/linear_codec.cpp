@@ -2,6 +2,7 @@
 
 #include "codec/linear/cell_coder.h"
 #include "codec/linear/linear_pass.h"
+#include "kvstrata/check.h"
 
 namespace kvstrata::codec {
 
@@ -22,6 +23,7 @@ Error corrupt(std::size_t layer, const char* what) {
 }  // namespace
 
 ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload) {
+  KV_CHECK(payload.bytes.size() == model.shape.raw_bytes(), "a payload of another shape");
   const std::size_t scalar_bytes = bytes_per_scalar(model.shape.dtype);
   LinearPass pass(model, model.shape.tokens, payload.first_position);
   ByteVector out;
@@ -47,6 +49,7 @@ ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload)
 
 Status decode_linear(const LinearModel& model, ByteView encoded, std::uint32_t first_position,
                      MutableBytes payload) {
+  KV_CHECK(payload.size() == model.shape.raw_bytes(), "a payload of another shape");
   const std::size_t scalar_bytes = bytes_per_scalar(model.shape.dtype);
   LinearPass pass(model, model.shape.tokens, first_position);
   for (std::uint32_t l = 0; l < model.shape.layers; ++l) {

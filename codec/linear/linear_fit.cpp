@@ -8,6 +8,7 @@
 
 #include "codec/linear/cell_coder.h"
 #include "codec/linear/linear_pass.h"
+#include "codec/linear/plain_floats.h"
 
 namespace kvstrata::codec {
 
@@ -20,6 +21,10 @@ using Samples = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowM
 
 constexpr double ridge = 1e-4;      // of each input's variance
 constexpr double shrinkage = 3e-4;  // of each error's variance
+// So that channels that never change, or say the same, leave matrices that can be factored.
+constexpr double input_floor = 1e-2;  // inputs have variances near 576
+constexpr double error_floor = 1e-6;  // targets have variances near 1
+constexpr float value_max = 1e15F;    // sums of squares of more would not be finite
 constexpr std::int32_t scale_slope_256 = 198;
 constexpr std::size_t sample_blocks_max = 12;
 
@@ -49,6 +54,7 @@ Solution solve(const Moments& moments) {
   if (moments.inputs.rows() == 0) return solution;
   Matrix damped = moments.inputs;
   damped.diagonal() *= 1 + ridge;
+  damped.diagonal().array() += input_floor;
   solution.coefficients = damped.llt().solve(moments.between);
   const Matrix& by = solution.coefficients;
   solution.errors += by.transpose() * moments.inputs * by - by.transpose() * moments.between -
@@ -63,6 +69,7 @@ struct Triangle {
 
   explicit Triangle(Matrix errors) {
     errors.diagonal() *= 1 + shrinkage;
+    errors.diagonal().array() += error_floor;
     lower = Eigen::LLT<Matrix>(errors).matrixL();
     const Vector diagonal = lower.diagonal();  // apart: what is divided by it holds it
     variance = diagonal.array().square();
@@ -107,9 +114,13 @@ class Fit {
  public:
   Fit(const BlockShape& shape, std::span<const PlacedPayload> payloads,
       const LinearFitOptions& options)
-      : payloads_(payloads), options_(options), order_(shape, options.rope), rope_(options.rope) {
+      : payloads_(payloads),
+        options_(options),
+        order_(shape, options.rope.rotary_dim),
+        rope_(options.rope) {
     model_.shape = shape;
-    model_.rope = options.rope;
+    model_.rotary_dim = options.rope.rotary_dim;
+    model_.rope = rope_;
   }
 
   LinearModel run() {
@@ -170,7 +181,7 @@ LayerSamples Fit::load(std::uint32_t layer) const {
         std::uint32_t bits = 0;
         std::memcpy(&bits, payload.bytes.data() + places.at(order_.channels()[c], t), format.bytes);
         const float value = value_of(format, bits);
-        values(row, static_cast<Index>(c)) = std::isfinite(value) ? value : 0.0F;
+        values(row, static_cast<Index>(c)) = std::clamp(value, -value_max, value_max);
       }
       ++row;
     }
@@ -374,18 +385,18 @@ void Fit::set_map(LinearLayer& layer, const LayerSamples& samples, const Moments
   const Index channels = this->channels(), count = coefficients.rows();
   Matrix weights(channels, count);  // in sigmas per int8 step of an input
   layer.bias.resize(order_.size());
+  Vector at_mean(channels);  // what is predicted where all inputs are at their means
   for (Index c = 0; c < channels; ++c) {
     const double sigma = std::exp2(layer.sigma_class[static_cast<std::size_t>(c)] / 4.0);
     weights.row(c) = coefficients.col(c).transpose() * (samples.deviation(c) / sigma);
-    const double mean = samples.mean(c) + samples.deviation(c) * moments.target_mean(c);
-    const double at_zero = mean / sigma - weights.row(c).dot(moments.input_mean);
-    layer.bias[static_cast<std::size_t>(c)] = static_cast<float>(at_zero);
+    at_mean(c) = (samples.mean(c) + samples.deviation(c) * moments.target_mean(c)) / sigma;
+    layer.bias[static_cast<std::size_t>(c)] = static_cast<float>(at_mean(c));
   }
   layer.map_scale.assign(order_.size(), 0);
   layer.map.assign(static_cast<std::size_t>(channels * count), 0);
   if (count == 0) return;
   Matrix damped = moments.inputs;
-  damped.diagonal().array() += 1e-4 * damped.diagonal().mean();
+  damped.diagonal().array() += 1e-4 * damped.diagonal().mean() + input_floor;
   const Matrix inverse = damped.llt().solve(Matrix::Identity(count, count));
   const Matrix upper = Eigen::LLT<Matrix>(inverse).matrixU();
   Vector step(channels);
@@ -399,9 +410,13 @@ void Fit::set_map(LinearLayer& layer, const LayerSamples& samples, const Moments
       const long rounded = std::clamp(std::lround(weights(c, i) / step(c)), -127L, 127L);
       layer.map[static_cast<std::size_t>(c * count + i)] = static_cast<std::int8_t>(rounded);
       left(c) = (weights(c, i) - static_cast<double>(rounded) * step(c)) / upper(i, i);
+      at_mean(c) -= static_cast<double>(rounded) * step(c) * moments.input_mean(i);
     }
     const Index after = count - i - 1;
     weights.rightCols(after) -= left * upper.row(i).tail(after);
+  }
+  for (Index c = 0; c < channels; ++c) {
+    layer.bias[static_cast<std::size_t>(c)] = static_cast<float>(at_mean(c));
   }
 }
 
@@ -480,10 +495,14 @@ Result<LinearModel> fit_linear(const BlockShape& shape, std::span<const PlacedPa
       shape.head_dim_k % 2 != 0) {
     return invalid("the rotary dimension is even and no larger than an even head_dim_k");
   }
-  if (payloads.empty()) return invalid("no payloads");
+  if (options.layers_below > layers_below_max) return invalid("more than 8 layers below");
+  if (!(options.rope.theta > 1 && options.rope.theta < 1e12)) return invalid("theta is 1..1e12");
+  if (payloads.empty() || (shape.tokens < 2 && payloads.size() < 2))
+    return invalid("too few tokens");
   for (const PlacedPayload& payload : payloads) {
     if (payload.bytes.size() != shape.raw_bytes()) return invalid("a payload of another size");
   }
+  const PlainFloats plain;
   return Fit(shape, payloads, options).run();
 }
 

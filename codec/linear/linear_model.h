@@ -19,6 +19,7 @@ struct PlacedPayload {
 };
 
 inline constexpr std::size_t panel_channels = 64;
+inline constexpr std::uint32_t layers_below_max = 8;
 inline constexpr float input_units = 24.0F;       ///< of a standard deviation, in int8
 inline constexpr float error_int8_units = 16.0F;  ///< of an error's sigma, in int8
 
@@ -38,7 +39,8 @@ struct LinearLayer {
 
 struct LinearModel {
   BlockShape shape;
-  RopeSpec rope;
+  std::uint32_t rotary_dim = 0;
+  Rope rope;
   std::vector<LinearLayer> layers;
   CellTables tables = CellTables::fit(CellCounts{});
 };
@@ -58,7 +60,7 @@ Result<LinearModel> fit_linear(const BlockShape& shape, std::span<const PlacedPa
 
 /// One layer after another: for each a chain of the cell coder, its length u32 in front.
 ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload);
-/// `corrupt` for anything that encode_linear() did not write.
+/// `corrupt` for what can't be decoded; whether it is what was encoded, a sum of the payload tells.
 Status decode_linear(const LinearModel& model, ByteView encoded, std::uint32_t first_position,
                      MutableBytes payload);
 

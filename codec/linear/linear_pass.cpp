@@ -38,8 +38,7 @@ float value_of(const ScalarFormat& format, std::uint32_t pattern) {
 
 LinearPass::LinearPass(const LinearModel& model, std::uint32_t tokens, std::uint32_t first_position)
     : model_(model),
-      order_(model.shape, model.rope),
-      rope_(model.rope),
+      order_(model.shape, model.rotary_dim),
       tokens_(tokens),
       first_position_(first_position),
       expected_(order_.size(), std::vector<float>(tokens)),
@@ -62,7 +61,7 @@ void LinearPass::layer(const CodeChannel& code) {
     code_panel(layer, first, code);
   }
   for (std::size_t t = 0; t < tokens_; ++t) layer_steps_[t] = scales_[t].layer_step();
-  if (inputs_.size() > 8) inputs_[inputs_.size() - 9].clear();
+  if (inputs_.size() > layers_below_max) inputs_[inputs_.size() - 1 - layers_below_max] = {};
   ++layer_;
 }
 
@@ -123,8 +122,8 @@ std::size_t LinearPass::code_pair(const LinearLayer& layer, std::size_t channel,
   std::vector<Turn> turns;
   std::vector<float> first(tokens_), second(tokens_);  // as RoPE turns them
   for (std::size_t t = 0; t < tokens_; ++t) {
-    turns.push_back(rope_.at(static_cast<std::uint32_t>(channels[channel].pair),
-                             first_position_ + static_cast<std::uint32_t>(t)));
+    turns.push_back(model_.rope.at(static_cast<std::uint32_t>(channels[channel].pair),
+                                   first_position_ + static_cast<std::uint32_t>(t)));
     const float a = expected_[channel][t], b = expected_[channel + 1][t];
     first[t] = std::fma(a, turns[t].cosine, -(b * turns[t].sine));
     second[t] = std::fma(b, turns[t].cosine, a * turns[t].sine);

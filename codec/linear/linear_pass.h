@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "codec/linear/linear_model.h"
+#include "codec/linear/plain_floats.h"
 #include "codec/linear/token_scale.h"
 
 namespace kvstrata::codec {
@@ -44,8 +45,8 @@ class LinearPass {
                     const std::vector<float>& expected, const CodeChannel& code);
 
   const LinearModel& model_;
+  PlainFloats plain_;
   LayerOrder order_;
-  Rope rope_;
   std::size_t tokens_;
   std::uint32_t first_position_;
   std::size_t layer_ = 0;

@@ -122,6 +122,61 @@ def test_compare_shows_layers_and_writes_a_page(dump: Path, tmp_path: Path) -> N
     assert "whole frames" in ok("compare", dump, dump)
 
 
+def test_a_page_replaces_pages_alone(dump: Path, tmp_path: Path) -> None:
+    before = dump.read_bytes()
+    done = run("compare", "--html", dump, dump)  # as `--html *.safetensors` would
+    assert (done.returncode, dump.read_bytes()) == (FAILED, before)
+    assert "name another file" in done.stderr
+    page = tmp_path / "page.html"
+    for _ in range(2):
+        ok("compare", dump, "--html", page)
+
+
+def test_a_file_is_not_encoded_over_itself_or_twice(dump: Path, tmp_path: Path) -> None:
+    before = dump.read_bytes()
+    done = run("encode", dump, dump)
+    assert (done.returncode, dump.read_bytes()) == (FAILED, before)
+    encoded = tmp_path / "encoded"
+    ok("encode", dump, encoded)
+    done = run("encode", encoded, tmp_path / "twice")
+    assert done.returncode == FAILED
+    assert "codec file already" in done.stderr
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "nowhere")
+    done = run("encode", dump, link)
+    assert done.returncode == FAILED
+    assert "a link to nothing" in done.stderr
+
+
+def test_types_that_are_not_known_are_kept(tmp_path: Path, rng: np.random.Generator) -> None:
+    path = tmp_path / "odd.safetensors"
+    path.write_bytes(safetensors({"a": ("F4", rng.integers(0, 256, 33, dtype=np.uint8)),
+                                  "b": ("C64", rng.integers(0, 256, 16, dtype=np.uint8))}))
+    ok("encode", path, tmp_path / "encoded")
+    ok("decode", tmp_path / "encoded", tmp_path / "decoded")
+    assert (tmp_path / "decoded").read_bytes() == path.read_bytes()
+
+
+def test_k_and_v_of_unlike_lengths_are_told_apart(tmp_path: Path,
+                                                  rng: np.random.Generator) -> None:
+    path = tmp_path / "unlike.safetensors"
+    path.write_bytes(safetensors({"k.0": ("BF16", bf16(rng, 1, 1, 512, 16)),
+                                  "v.0": ("BF16", bf16(rng, 1, 1, 256, 16))}))
+    rows = json.loads(ok("compare", path, "--json"))["files"][0]["rows"]
+    assert sorted((row["side"], row["scalars"]) for row in rows) == [("K", 8192), ("V", 4096)]
+
+
+def test_who_may_not_read_a_dump_may_not_read_what_is_made_of_it(dump: Path,
+                                                                 tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    os.chown(dump, 0, 4)
+    dump.chmod(0o640)
+    ok("encode", dump, tmp_path / "encoded")
+    made = (tmp_path / "encoded").stat()
+    assert (made.st_gid, made.st_mode & 0o777) == (4, 0o640)
+
+
 def test_damage_is_told_and_leaves_nothing(dump: Path, tmp_path: Path) -> None:
     encoded, decoded = tmp_path / "cache.kvsc", tmp_path / "out"
     ok("encode", dump, encoded)

@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "codec/frame_format.h"
+#include "codec/scalar_format.h"
+#include "codec/static_format.h"
 #include "kvstrata/checksum.h"
 #include "tests/codec/round_trip.h"
 #include "tests/codec/synthetic_kv.h"
@@ -121,6 +123,39 @@ TEST_CASE("Any changed byte makes a frame corrupt") {
     CAPTURE(at);
     CAPTURE(in_hash);
     CHECK(kind_of(example.decode(changed)) == ErrorKind::corrupt);
+  }
+}
+
+TEST_CASE("An escaped key beyond the dtype, and a state below 256, are refused at every level") {
+  for (const DType dtype : {DType::fp16, DType::fp8_e4m3, DType::fp8_e5m2, DType::int8}) {
+    CAPTURE(to_string(dtype));
+    const BlockShape shape = BlockShape::opaque(dtype, 60'000);
+    ByteVector payload = synthetic_kv(shape, 1, 2);
+    for (std::size_t i = 0; i < 400; ++i) payload[i * 149] = static_cast<std::byte>(i * 91);
+    const ByteVector other = synthetic_kv(shape, 1, 3);
+    const ByteView view(other);
+    const auto tables = StaticTables::fit(shape, std::span(&view, 1)).value();
+    ByteVector frame(frame_bytes_max(shape));
+    frame.resize(encode_frame(shape, tables.get(), payload, xxh3(payload), frame).value());
+    const std::size_t stream = sizeof(FrameHeader) + sizeof(DirectoryEntry);
+    StaticHeader header;
+    std::memcpy(&header, frame.data() + stream, sizeof header);
+    REQUIRE(header.escapes > 0);
+    const std::size_t escape = stream + sizeof header + header.rans_bytes;
+    ByteVector decoded(payload.size());
+    for (const SimdLevel level : {SimdLevel::scalar, SimdLevel::avx2, SimdLevel::avx512}) {
+      REQUIRE(decode_frame(shape, tables.get(), frame, decoded, level).ok());
+      for (int bit = static_cast<int>(scalar_format(dtype).key_bits); bit < 8; ++bit) {
+        ByteVector changed = frame;
+        changed[escape] ^= static_cast<std::byte>(1U << bit);
+        CHECK(kind_of(decode_frame(shape, tables.get(), changed, decoded, level)) ==
+              ErrorKind::corrupt);
+      }
+      ByteVector changed = frame;
+      changed[stream + offsetof(StaticHeader, state_high) + 5] = std::byte{0};
+      CHECK(kind_of(decode_frame(shape, tables.get(), changed, decoded, level)) ==
+            ErrorKind::corrupt);
+    }
   }
 }
 

@@ -40,7 +40,7 @@ class SmallModel {
 
   ByteVector block(const BlockShape& shape, Random& random, std::uint32_t first_position) const {
     ByteVector payload(shape.raw_bytes());
-    const LayerOrder order(shape, rope);
+    const LayerOrder order(shape, rope.rotary_dim);
     const Rope turns(rope);
     std::vector<std::array<float, 6>> hidden(shape.tokens);
     for (auto& numbers : hidden) {
@@ -176,6 +176,32 @@ TEST_CASE("A fit of the same blocks is the same model, and says what it can't se
   CHECK_FALSE(fit_linear(BlockShape::opaque(DType::bf16, 100), subject.payloads, {}).ok());
   CHECK_FALSE(fit_linear(subject.shape, {}, {}).ok());
   CHECK_FALSE(fit_linear(subject.shape, subject.payloads, {.rope = {.rotary_dim = 14}}).ok());
+  CHECK_FALSE(fit_linear(subject.shape, subject.payloads, {.layers_below = 9}).ok());
+}
+
+TEST_CASE("Channels that never change, or say the same, spoil nothing for the others") {
+  Random random(test_seed("constant channels"));
+  Subject subject(random, small_shape(DType::bf16));
+  const LayerOrder order(subject.shape, rope.rotary_dim);
+  const auto flatten = [&](ByteVector& block) {
+    for (std::uint32_t l = 0; l < subject.shape.layers; ++l) {
+      const LayerPlaces places(subject.shape, l);
+      for (std::uint32_t t = 0; t < subject.shape.tokens; ++t) {
+        const auto& channels = order.channels();
+        std::memset(block.data() + places.at(channels[2], t), 0, 2);      // always 0
+        std::memset(block.data() + places.at(channels[30], t), 0x3f, 2);  // always 0.747
+        std::memcpy(block.data() + places.at(channels[31], t),
+                    block.data() + places.at(channels[33], t), 2);  // twins
+      }
+    }
+  };
+  for (ByteVector& block : subject.blocks) flatten(block);
+  const LinearModel model = subject.fit();
+  ByteVector block = subject.source.block(subject.shape, random, 96);
+  flatten(block);
+  check_round_trip(model, {block, 96});
+  const std::size_t heads = subject.shape.layers * 44;
+  CHECK(encode_linear(model, {block, 96}).size() - heads < block.size() * 7 / 10);
 }
 
 TEST_CASE("Turns are those of the cosine, at any position") {

@@ -130,7 +130,7 @@ TEST_CASE("An output replaces a file whole, and only when it is committed") {
   const Folder folder;
   write_file(folder.at("out"), ByteVector(3));
   {
-    auto file = tool::OutputFile::create(folder.at("out"), 0600);
+    auto file = tool::OutputFile::create(folder.at("out"), {.mode = 0600});
     REQUIRE(file.ok());
     REQUIRE(file->write_at(5, ByteVector(5, std::byte{1})).ok());
     CHECK(*file->sum(10) == xxh3([] {
@@ -141,7 +141,7 @@ TEST_CASE("An output replaces a file whole, and only when it is committed") {
   }
   CHECK(read_file(folder.at("out")).size() == 3);
   CHECK(folder.files() == 1);
-  auto file = tool::OutputFile::create(folder.at("out"), 0600);
+  auto file = tool::OutputFile::create(folder.at("out"), {.mode = 0600});
   REQUIRE(file.ok());
   REQUIRE(file->write_at(0, ByteVector(7)).ok());
   REQUIRE(file->commit().ok());
@@ -151,10 +151,11 @@ TEST_CASE("An output replaces a file whole, and only when it is committed") {
 
 TEST_CASE("An output is no directory, no device, and in a directory that is there") {
   const Folder folder;
-  CHECK(tool::OutputFile::create(folder.at("."), 0600).error().kind() ==
+  CHECK(tool::OutputFile::create(folder.at("."), {.mode = 0600}).error().kind() ==
         ErrorKind::invalid_argument);
-  CHECK(tool::OutputFile::create("/dev/null", 0600).error().kind() == ErrorKind::invalid_argument);
-  CHECK(tool::OutputFile::create(folder.at("none/out"), 0600).error().kind() ==
+  CHECK(tool::OutputFile::create("/dev/null", {.mode = 0600}).error().kind() ==
+        ErrorKind::invalid_argument);
+  CHECK(tool::OutputFile::create(folder.at("none/out"), {.mode = 0600}).error().kind() ==
         ErrorKind::not_found);
 }
 
@@ -162,7 +163,7 @@ TEST_CASE("An output in place of a link goes to where it leads") {
   const Folder folder;
   write_file(folder.at("real"), ByteVector(3));
   std::filesystem::create_symlink("real", folder.at("link"));
-  auto file = tool::OutputFile::create(folder.at("link"), 0600);
+  auto file = tool::OutputFile::create(folder.at("link"), {.mode = 0600});
   REQUIRE(file.ok());
   REQUIRE(file->write_at(0, ByteVector(8)).ok());
   REQUIRE(file->commit().ok());

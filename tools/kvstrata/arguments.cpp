@@ -1,7 +1,9 @@
 #include "tools/kvstrata/arguments.h"
 
 #include <CLI/CLI.hpp>
+#include <cstdio>
 #include <functional>
+#include <new>
 
 #include "tools/kvstrata/codec_arguments.h"
 #include "tools/kvstrata/commands.h"
@@ -163,7 +165,16 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? exit_ok : exit_usage;
   }
-  return arguments.command();
+  int code = exit_ok;
+  try {
+    code = arguments.command();
+  } catch (const std::bad_alloc&) {
+    std::fputs("kvstrata: out of memory; raise the limit, or give it less at a time\n", stderr);
+    return exit_failed;
+  }
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
+  std::fputs("kvstrata: its output can't be written\n", stderr);
+  return code == exit_ok ? int{exit_failed} : code;
 }
 
 }  // namespace kvstrata::cli

@@ -1,4 +1,8 @@
+#include <sys/stat.h>
+
 #include <cstdio>
+#include <filesystem>
+#include <fstream>
 
 #include "tools/kvstrata/codec_files.h"
 #include "tools/kvstrata/container/comparison.h"
@@ -10,7 +14,7 @@ namespace kvstrata::cli {
 
 namespace {
 
-constexpr std::uint32_t page_mode = 0644;
+constexpr std::string_view page_begins = "<!doctype html";
 
 std::string bits_text(double bits) {
   char text[32];
@@ -55,8 +59,22 @@ Result<std::vector<tool::Comparison>> compare(const CodecOptions& options) {
   return comparisons;
 }
 
+/// A page may replace an older one, nothing else: `--html *.safetensors` names a dump.
+Status check_page(const CodecOptions& options) {
+  std::error_code none_there;
+  if (!std::filesystem::exists(options.html, none_there)) return {};
+  std::string begins(page_begins.size(), '\0');
+  std::ifstream(options.html, std::ios::binary)
+      .read(begins.data(), static_cast<std::streamsize>(begins.size()));
+  if (begins == page_begins) return {};
+  return Error(ErrorKind::invalid_argument,
+               options.html + " is there and no page; name another file for --html");
+}
+
 Status write_page(const std::string& path, const std::vector<tool::Comparison>& comparisons) {
-  KV_ASSIGN(tool::OutputFile file, tool::OutputFile::create(path, page_mode));
+  const mode_t masked = ::umask(0);
+  ::umask(masked);
+  KV_ASSIGN(tool::OutputFile file, tool::OutputFile::create(path, {.mode = 0666U & ~masked}));
   KV_TRY(file.write_at(0, as_bytes(tool::heat_map_page(comparisons))));
   return file.commit();
 }
@@ -64,6 +82,10 @@ Status write_page(const std::string& path, const std::vector<tool::Comparison>& 
 }  // namespace
 
 int run_codec_compare(const CodecOptions& options) {
+  if (!options.html.empty()) {
+    const Status fits = check_page(options);
+    if (!fits) return report(fits.error());
+  }
   const auto comparisons = compare(options);
   if (!comparisons) return report(comparisons.error());
   if (!options.html.empty()) {

@@ -61,8 +61,7 @@ const char* read_tensor(const nlohmann::json& entry, ByteView data, Tensor& tens
     return "dtype, shape or data_offsets is of another type";
   }
   tensor.dtype = dtype->get<std::string>();
-  const std::uint64_t bits = scalar_bits(tensor.dtype);
-  if (bits == 0) return "its dtype is not known";
+  const std::uint64_t bits = scalar_bits(tensor.dtype);  // 0: of a dtype that is not known here
   std::uint64_t bytes = bits / 8;
   for (const nlohmann::json& size : *shape) {
     if (!size.is_number_unsigned()) return "its shape is no list of lengths";
@@ -71,8 +70,8 @@ const char* read_tensor(const nlohmann::json& entry, ByteView data, Tensor& tens
   }
   const auto first = (*range)[0].get<std::uint64_t>(), last = (*range)[1].get<std::uint64_t>();
   if (first > last || last > data.size()) return "its data lies outside of the file";
-  if (last - first != bytes) return "its data and its shape differ in length";
-  tensor.data = data.subspan(first, bytes);
+  if (bits != 0 && last - first != bytes) return "its data and its shape differ in length";
+  tensor.data = data.subspan(first, last - first);
   return nullptr;
 }
 

@@ -34,6 +34,16 @@ std::string shape_name(const Part& part) {
          heads;
 }
 
+/// A V without its K; they come alone where their shapes do not match.
+bool is_v(const Part& part) {
+  return part.name.starts_with("v.");
+}
+
+Error too_many_channels() {
+  return {ErrorKind::too_large, "blocks have more than " + std::to_string(channels_max) +
+                                    " channels in all; split the file and compare the parts"};
+}
+
 /// What is counted of all blocks of one shape.
 struct BlockFigures {
   Part like;                                 ///< the first of them
@@ -55,8 +65,7 @@ struct BlockFigures {
       figures->first_channel.push_back(channels);
       channels += codec::placement_of(shape, i).channels();
       if (channels > channels_max) {
-        return Error(ErrorKind::too_large, "blocks have more than " + std::to_string(channels_max) +
-                                               " channels; compare fewer layers");
+        return too_many_channels();
       }
     }
     figures->counts.resize(channels);
@@ -65,7 +74,7 @@ struct BlockFigures {
 
   std::uint32_t sides() const { return like.head_dim_v == 0 ? 1 : 2; }
   std::string side_of(std::uint32_t substream) const {
-    if (sides() == 1) return like.name.starts_with("v.") ? "V" : "K";
+    if (sides() == 1) return is_v(like) ? "V" : "K";
     return substream % 2 == 0 ? "K" : "V";
   }
   std::span<ChannelCounts> channels_of(std::uint32_t substream) {
@@ -196,16 +205,20 @@ class Collector {
       const Part& like = figures->like;
       const bool is_like = like.dtype == part.dtype && like.layers == part.layers &&
                            like.kv_heads == part.kv_heads && like.head_dim_k == part.head_dim_k &&
-                           like.head_dim_v == part.head_dim_v;
+                           like.head_dim_v == part.head_dim_v &&
+                           (like.head_dim_v != 0 || is_v(like) == is_v(part));
       if (is_like) return figures.get();
     }
     KV_ASSIGN(auto figures, BlockFigures::of(part));
+    channels_ += figures->counts.size();
+    if (channels_ > channels_max) return too_many_channels();
     blocks_.push_back(std::move(figures));
     return blocks_.back().get();
   }
 
   std::vector<std::unique_ptr<BlockFigures>> blocks_;
   std::vector<ComparisonRow> values_;
+  std::size_t channels_ = 0;
 };
 
 }  // namespace

@@ -171,7 +171,7 @@ Status Container::decode(const StoredFrame& frame, MutableBytes payload) const {
 Result<DecodeReport> decode_file(const std::string& path, const std::string& out,
                                  const ProgressCallback& progress) {
   KV_ASSIGN(const Container container, Container::open(path));
-  KV_ASSIGN(OutputFile file, OutputFile::create(out, container.file().mode()));
+  KV_ASSIGN(OutputFile file, OutputFile::create(out, container.file().access()));
   const std::uint64_t file_bytes = container.header().file_bytes;
   DecodeReport report{container.file().bytes(), file_bytes, 0};
   ByteVector payload;

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "codec/geometry.h"
+#include "tools/kvstrata/container/format.h"
 #include "tools/kvstrata/safetensors.h"
 
 namespace kvstrata::tool {
@@ -187,9 +188,21 @@ Result<Dump> Dump::open(const std::string& path, const DumpOptions& options) {
     whole.bytes = file.bytes();
     return Dump{std::move(file), {std::move(whole)}};
   }
+  std::uint32_t magic = 0;
+  if (file.bytes() >= sizeof magic) {
+    KV_TRY(file.read_at(0, std::as_writable_bytes(std::span(&magic, 1))));
+  }
+  if (magic == container_magic) {
+    return Error(
+        ErrorKind::invalid_argument,
+        path + " is a codec file already; `kvstrata codec decode` gives back what it holds");
+  }
   const auto tensors = SafetensorsFile::open(path);
   if (!tensors) {
     const Error& error = tensors.error();
+    const bool of_header = error.kind() == ErrorKind::corrupt &&
+                           error.message().find(": tensor '") == std::string::npos;
+    if (!of_header) return error;
     return Error(error.kind(), error.message() + "; is it scalars without a header, say --dtype");
   }
   auto parts = Partition(*tensors, options).parts(file.bytes());

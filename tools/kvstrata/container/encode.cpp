@@ -1,6 +1,7 @@
 #include "tools/kvstrata/container/encode.h"
 
 #include <cstring>
+#include <filesystem>
 #include <span>
 
 #include "kvstrata/checksum.h"
@@ -92,7 +93,14 @@ Result<ByteView> FrameEncoder::encode(const Part& part, std::uint64_t frame) {
   if (frame_.size() < room) frame_.resize(room);
   KV_ASSIGN(const std::uint64_t bytes,
             codec::encode_frame(shape, tables_.of(part.set), payload_, xxh3(payload_), frame_));
-  return ByteView(frame_).first(bytes);
+  const ByteView frame_bytes = ByteView(frame_).first(bytes);
+  // Whoever has encoded a file may remove it: what was made of it is looked at once.
+  check_.resize(payload_.size());
+  KV_TRY(codec::decode_frame(shape, tables_.of(part.set), frame_bytes, check_));
+  if (check_ == payload_) return frame_bytes;
+  return Error(ErrorKind::internal, "a frame of " + dump_.file.path() +
+                                        " does not decode to what it was made of; is the memory "
+                                        "sound?");
 }
 
 Result<TableSets> tables_for(Dump& dump, const EncodeOptions& options,
@@ -106,7 +114,11 @@ Result<TableSets> tables_for(Dump& dump, const EncodeOptions& options,
 Result<EncodeReport> encode_file(const std::string& path, const std::string& out,
                                  const EncodeOptions& options, const ProgressCallback& progress) {
   KV_ASSIGN(Dump dump, Dump::open(path, options.dump));
-  KV_ASSIGN(OutputFile file, OutputFile::create(out, dump.file.mode()));
+  std::error_code none_there;
+  if (std::filesystem::equivalent(path, out, none_there)) {
+    return Error(ErrorKind::invalid_argument, out + " is the file to encode; name another one");
+  }
+  KV_ASSIGN(OutputFile file, OutputFile::create(out, dump.file.access()));
   KV_ASSIGN(const TableSets tables, tables_for(dump, options, progress));
   std::vector<ByteVector> sets;
   for (const Tables& set : tables.all()) sets.push_back(set->serialize());

@@ -16,7 +16,7 @@ class FrameEncoder {
   /// Both outlive it.
   FrameEncoder(const Dump& dump, const TableSets& tables) : dump_(dump), tables_(tables) {}
 
-  /// The frame; it is there until the next call.
+  /// The frame, decoded once and compared; it is there until the next call.
   Result<ByteView> encode(const Part& part, std::uint64_t frame);
   /// What the last frame was made of.
   ByteView payload() const { return payload_; }
@@ -24,7 +24,7 @@ class FrameEncoder {
  private:
   const Dump& dump_;
   const TableSets& tables_;
-  ByteVector payload_, frame_;
+  ByteVector payload_, frame_, check_;
 };
 
 struct EncodeOptions {

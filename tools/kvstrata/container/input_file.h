@@ -16,6 +16,12 @@ namespace kvstrata::tool {
 using ProgressCallback =
     std::function<void(std::string_view phase, std::uint64_t done, std::uint64_t total)>;
 
+/// Who may read a file.
+struct FileAccess {
+  std::uint32_t mode = 0600;           ///< permission bits
+  std::int64_t user = -1, group = -1;  ///< -1: whoever makes the file
+};
+
 class InputFile {
  public:
   /// A regular file that is not empty; `invalid_argument` for anything else that exists.
@@ -23,7 +29,7 @@ class InputFile {
 
   const std::string& path() const { return path_; }
   std::uint64_t bytes() const { return bytes_; }
-  std::uint32_t mode() const { return mode_; }  ///< permission bits
+  const FileAccess& access() const { return access_; }
 
   /// Fills `out`; `corrupt` if the file ends before.
   Status read_at(std::uint64_t at, MutableBytes out) const;
@@ -36,8 +42,8 @@ class InputFile {
   std::string path_;
   std::shared_ptr<const int> fd_;
   std::uint64_t bytes_ = 0;
-  std::int64_t modified_s_ = 0, modified_ns_ = 0;
-  std::uint32_t mode_ = 0;
+  std::int64_t modified_s_ = 0, modified_ns_ = 0, changed_s_ = 0, changed_ns_ = 0;
+  FileAccess access_;
 };
 
 }  // namespace kvstrata::tool

@@ -28,18 +28,27 @@ Error failed(int error_number, const std::string& path) {
   return error_from_errno(error_number, what);
 }
 
-Status sync_directory(const std::string& directory, const std::string& path) {
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0) return failed(errno, path);
-  const int error = ::fsync(fd) == 0 ? 0 : errno;
-  ::close(fd);
-  // Some file systems don't sync directories; the name is there all the same.
-  return error == 0 || error == EINVAL ? Status() : failed(error, path);
+/// Nobody reads the file who could not read what it is made of.
+bool give_access(int fd, const FileAccess& access) {
+  const auto group = static_cast<gid_t>(access.group);
+  std::uint32_t mode = access.mode;
+  if (access.group >= 0 && ::fchown(fd, static_cast<uid_t>(-1), group) != 0) mode &= ~070U;
+  if (access.user >= 0 && ::geteuid() == 0 &&
+      ::fchown(fd, static_cast<uid_t>(access.user), static_cast<gid_t>(-1)) != 0) {
+    return false;
+  }
+  if (::fchmod(fd, mode) == 0) return true;
+  // Some file systems know no such bits; what they give must not be wider.
+  const int error = errno;
+  struct stat status{};
+  if (::fstat(fd, &status) == 0 && (status.st_mode & 0777U & ~mode) == 0) return true;
+  errno = error;
+  return false;
 }
 
 }  // namespace
 
-Result<OutputFile> OutputFile::create(const std::string& path, std::uint32_t mode) {
+Result<OutputFile> OutputFile::create(const std::string& path, const FileAccess& access) {
   OutputFile file;
   file.path_ = path;
   std::error_code error;
@@ -50,13 +59,20 @@ Result<OutputFile> OutputFile::create(const std::string& path, std::uint32_t mod
     return Error(ErrorKind::invalid_argument,
                  "can't write " + path + ": it is there and no regular file; name a file");
   }
+  if (!fs::exists(status) && fs::is_symlink(fs::symlink_status(place, error))) {
+    return Error(ErrorKind::invalid_argument,
+                 "can't write " + path + ": it is a link to nothing; remove it or name a file");
+  }
   file.place_ = place.string();
+  // Opened before anything is replaced, so that nothing is once this fails.
+  file.directory_ = ::open(place.parent_path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file.directory_ < 0) return failed(errno, path);
   std::string draft =
       (place.parent_path() / ("." + place.filename().string() + ".XXXXXX")).string();
   file.fd_ = ::mkostemp(draft.data(), O_CLOEXEC);
   if (file.fd_ < 0) return failed(errno, path);
   file.draft_ = std::move(draft);
-  if (::fchmod(file.fd_, mode) != 0) return failed(errno, path);
+  if (!give_access(file.fd_, access)) return failed(errno, path);
   return file;
 }
 
@@ -64,10 +80,12 @@ OutputFile::OutputFile(OutputFile&& other) noexcept
     : path_(std::move(other.path_)),
       place_(std::move(other.place_)),
       draft_(std::exchange(other.draft_, {})),
-      fd_(std::exchange(other.fd_, -1)) {}
+      fd_(std::exchange(other.fd_, -1)),
+      directory_(std::exchange(other.directory_, -1)) {}
 
 OutputFile::~OutputFile() {
   if (fd_ >= 0) ::close(fd_);
+  if (directory_ >= 0) ::close(directory_);
   if (!draft_.empty()) ::unlink(draft_.c_str());
 }
 
@@ -92,7 +110,9 @@ Result<std::uint64_t> OutputFile::sum(
     const ssize_t got = ::pread(fd_, buffer.data(), wanted, static_cast<off_t>(at));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return error_from_errno(errno, "can't read " + path_ + " back");
-    if (got == 0) break;
+    if (got == 0) {
+      return Error(ErrorKind::corrupt, "what was written to " + path_ + " is shorter than stated");
+    }
     stream.update(ByteView(buffer).first(static_cast<std::size_t>(got)));
     at += static_cast<std::uint64_t>(got);
     if (progress) progress(at);
@@ -105,7 +125,9 @@ Status OutputFile::commit() {
   if (::close(std::exchange(fd_, -1)) != 0) return failed(errno, path_);
   if (::rename(draft_.c_str(), place_.c_str()) != 0) return failed(errno, path_);
   draft_.clear();
-  return sync_directory(fs::path(place_).parent_path().string(), path_);
+  // Some file systems don't sync directories.
+  if (::fsync(directory_) == 0 || errno == EINVAL) return {};
+  return error_from_errno(errno, path_ + " is written, but a crash may still take its name away");
 }
 
 }  // namespace kvstrata::tool

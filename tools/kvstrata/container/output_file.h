@@ -8,14 +8,16 @@
 
 #include "kvstrata/bytes.h"
 #include "kvstrata/result.h"
+#include "tools/kvstrata/container/input_file.h"
 
 namespace kvstrata::tool {
 
 class OutputFile {
  public:
-  /// `mode`: permission bits. A file of that name is replaced on commit(), a link's target rather
-  /// than the link; anything else of that name is `invalid_argument`.
-  static Result<OutputFile> create(const std::string& path, std::uint32_t mode);
+  /// A file of that name is replaced on commit(), a link's target rather than the link; anything
+  /// else of that name, and a link to nothing, is `invalid_argument`. Where the group can't be
+  /// given, it may do nothing.
+  static Result<OutputFile> create(const std::string& path, const FileAccess& access);
   OutputFile(OutputFile&& other) noexcept;
   OutputFile& operator=(OutputFile&&) = delete;
   ~OutputFile();
@@ -33,7 +35,7 @@ class OutputFile {
   std::string path_;   ///< as it was given
   std::string place_;  ///< with links followed
   std::string draft_;
-  int fd_ = -1;
+  int fd_ = -1, directory_ = -1;
 };
 
 }  // namespace kvstrata::tool

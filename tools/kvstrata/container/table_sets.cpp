@@ -41,26 +41,24 @@ std::vector<ByteView> views_of(const std::vector<ByteVector>& payloads) {
   return {payloads.begin(), payloads.end()};
 }
 
-/// A part's frames that have as many tokens as any in the group.
-std::uint64_t whole_frames(const Part& part, std::uint32_t tokens) {
-  return part.frame_tokens == tokens ? part.tokens / tokens : 0;
+/// A part's frames of as many tokens as any in the group, and of the same heads.
+std::uint64_t whole_frames(const Part& part, const Part& like) {
+  const bool same = part.frame_tokens == like.frame_tokens && part.kv_heads == like.kv_heads &&
+                    part.head_dim_k == like.head_dim_k && part.head_dim_v == like.head_dim_v;
+  return same ? part.tokens / part.frame_tokens : 0;
 }
 
 Result<Tables> fit_blocks(const Dump& dump, const Group& group, std::uint32_t blocks) {
-  std::uint32_t tokens = 0;
-  for (const Part* part : group.parts) tokens = std::max(tokens, part->frame_tokens);
+  const Part& like = **std::ranges::max_element(group.parts, {}, &Part::frame_tokens);
+  const codec::BlockShape shape = like.frame_shape(0);
   std::uint64_t frames = 0;
-  codec::BlockShape shape;
-  for (const Part* part : group.parts) {
-    if (whole_frames(*part, tokens) != 0) shape = part->frame_shape(0);
-    frames += whole_frames(*part, tokens);
-  }
+  for (const Part* part : group.parts) frames += whole_frames(*part, like);
   const std::uint64_t most = std::max<std::uint64_t>(fit_bytes_max / shape.raw_bytes(), 1);
   const std::uint64_t wanted = std::min({std::uint64_t{blocks}, frames, most});
   std::vector<ByteVector> payloads;
   std::uint64_t seen = 0;
   for (const Part* part : group.parts) {
-    for (std::uint64_t frame = 0; frame < whole_frames(*part, tokens); ++frame, ++seen) {
+    for (std::uint64_t frame = 0; frame < whole_frames(*part, like); ++frame, ++seen) {
       if (seen != payloads.size() * frames / wanted || payloads.size() == wanted) continue;
       payloads.emplace_back(shape.raw_bytes());
       KV_TRY(dump.read(*part, frame, payloads.back()));
