@@ -60,8 +60,24 @@ KV_AVX2_INLINE __m256i expand_shuffle(__m256i starved) {
                          _mm256_andnot_si256(starved, bytes(0x80)));
 }
 
+/// The states of all lanes while a kernel runs; `Coder` is RansDecoder or RansEncoder.
 struct States {
   __m256i low[quarters], high[quarters];
+
+  template <typename Coder>
+  KV_AVX2_INLINE explicit States(const Coder& coder) {
+    for (std::size_t q = 0; q < quarters; ++q) {
+      low[q] = load(&coder.low[q * quarter_lanes]);
+      high[q] = load(&coder.high[q * quarter_lanes]);
+    }
+  }
+  template <typename Coder>
+  KV_AVX2_INLINE void keep(Coder& coder) const {
+    for (std::size_t q = 0; q < quarters; ++q) {
+      store(&coder.low[q * quarter_lanes], low[q]);
+      store(&coder.high[q * quarter_lanes], high[q]);
+    }
+  }
 };
 
 /// 32 lanes of one step; loads 16 bytes from each of two places in what it takes from `next`.
@@ -184,11 +200,7 @@ KV_AVX2 bool decode_symbols(RansDecoder& decoder, const DecodeTable* tables,
                             const std::uint8_t* unit_table, std::size_t steps,
                             std::uint8_t* symbols_out) {
   constexpr std::ptrdiff_t step_reads = lanes + 16;
-  States states;
-  for (std::size_t q = 0; q < quarters; ++q) {
-    states.low[q] = load(&decoder.low[q * quarter_lanes]);
-    states.high[q] = load(&decoder.high[q * quarter_lanes]);
-  }
+  States states(decoder);
   const std::uint8_t* next = decoder.next;
   const std::uint8_t* const readable_end = decoder.readable_end;
   std::size_t step = 0;
@@ -198,10 +210,7 @@ KV_AVX2 bool decode_symbols(RansDecoder& decoder, const DecodeTable* tables,
     next = one_table(units) ? decode_step<true>(states, tables, units, next, out)
                             : decode_step<false>(states, tables, units, next, out);
   }
-  for (std::size_t q = 0; q < quarters; ++q) {
-    store(&decoder.low[q * quarter_lanes], states.low[q]);
-    store(&decoder.high[q * quarter_lanes], states.high[q]);
-  }
+  states.keep(decoder);
   if (next > decoder.end) return false;
   decoder.next = next;
   return scalar_kernels.decode_symbols(decoder, tables, unit_table + step * step_units,
@@ -211,11 +220,7 @@ KV_AVX2 bool decode_symbols(RansDecoder& decoder, const DecodeTable* tables,
 KV_AVX2 std::uint8_t* encode(RansEncoder& encoder, const EncodeTable* tables,
                              const std::uint8_t* unit_table, const std::uint8_t* symbols_in,
                              std::size_t steps, std::uint8_t* out_end) {
-  States states;
-  for (std::size_t q = 0; q < quarters; ++q) {
-    states.low[q] = load(&encoder.low[q * quarter_lanes]);
-    states.high[q] = load(&encoder.high[q * quarter_lanes]);
-  }
+  States states(encoder);
   std::uint8_t* out = out_end;
   for (std::size_t step = steps; step-- > 0;) {
     const std::uint8_t* const units = unit_table + step * step_units;
@@ -223,10 +228,7 @@ KV_AVX2 std::uint8_t* encode(RansEncoder& encoder, const EncodeTable* tables,
               ? encode_step<true>(states, tables, units, symbols_in + step * lanes, out)
               : encode_step<false>(states, tables, units, symbols_in + step * lanes, out);
   }
-  for (std::size_t q = 0; q < quarters; ++q) {
-    store(&encoder.low[q * quarter_lanes], states.low[q]);
-    store(&encoder.high[q * quarter_lanes], states.high[q]);
-  }
+  states.keep(encoder);
   return out;
 }
 

@@ -69,6 +69,26 @@ KV_AVX512_INLINE __m512i load_lines(const Table* tables, const std::uint8_t* uni
   return _mm512_inserti32x4(lines, load_line(&(tables[unit_table[3]].*line)), 3);
 }
 
+/// The states of all lanes while a kernel runs; `Coder` is RansDecoder or RansEncoder.
+struct States {
+  __m512i low[halves], high[halves];
+
+  template <typename Coder>
+  KV_AVX512_INLINE explicit States(const Coder& coder) {
+    for (std::size_t h = 0; h < halves; ++h) {
+      low[h] = load(&coder.low[h * half_lanes]);
+      high[h] = load(&coder.high[h * half_lanes]);
+    }
+  }
+  template <typename Coder>
+  KV_AVX512_INLINE void keep(Coder& coder) const {
+    for (std::size_t h = 0; h < halves; ++h) {
+      store(&coder.low[h * half_lanes], low[h]);
+      store(&coder.high[h * half_lanes], high[h]);
+    }
+  }
+};
+
 KV_AVX512_INLINE std::size_t bits_of(__mmask64 mask) {
   return static_cast<std::size_t>(_mm_popcnt_u64(mask));
 }

@@ -13,23 +13,6 @@ namespace {
 /// Bytes of the stream a step may load, its last lanes from the end of what they need.
 constexpr std::ptrdiff_t step_reads = lanes + half_lanes;
 
-struct States {
-  __m512i low[halves], high[halves];
-
-  KV_AVX512_INLINE explicit States(const RansDecoder& decoder) {
-    for (std::size_t h = 0; h < halves; ++h) {
-      low[h] = load(&decoder.low[h * half_lanes]);
-      high[h] = load(&decoder.high[h * half_lanes]);
-    }
-  }
-  KV_AVX512_INLINE void keep(RansDecoder& decoder) const {
-    for (std::size_t h = 0; h < halves; ++h) {
-      store(&decoder.low[h * half_lanes], low[h]);
-      store(&decoder.high[h * half_lanes], high[h]);
-    }
-  }
-};
-
 /// The table of a step. Its lines are loaded anew each step: that is cheaper than a branch on
 /// whether they are other ones, which is guessed wrong.
 struct StepTable {

@@ -13,10 +13,6 @@ KV_AVX512_INLINE __m512i look_up(const EncodeTable* tables, const std::uint8_t* 
   return _mm512_shuffle_epi8(load_lines<same>(tables, unit_table, line), symbol);
 }
 
-struct States {
-  __m512i low[halves], high[halves];
-};
-
 /// 16-bit state / divisor by a reciprocal that gives at most 1 too little; the rest tells.
 KV_AVX512_INLINE __m512i divide(__m512i state, __m512i divisor, __m512i reciprocal, __m512i& rest) {
   const __m512i one = _mm512_set1_epi16(1);
@@ -70,11 +66,7 @@ KV_AVX512_INLINE std::uint8_t* encode_step(States& states, const EncodeTable* ta
 KV_AVX512 std::uint8_t* encode(RansEncoder& encoder, const EncodeTable* tables,
                                const std::uint8_t* unit_table, const std::uint8_t* symbols_in,
                                std::size_t steps, std::uint8_t* out_end) {
-  States states;
-  for (std::size_t h = 0; h < halves; ++h) {
-    states.low[h] = load(&encoder.low[h * half_lanes]);
-    states.high[h] = load(&encoder.high[h * half_lanes]);
-  }
+  States states(encoder);
   std::uint8_t* out = out_end;
   for (std::size_t step = steps; step-- > 0;) {
     const std::uint8_t* const units = unit_table + step * step_units;
@@ -82,10 +74,7 @@ KV_AVX512 std::uint8_t* encode(RansEncoder& encoder, const EncodeTable* tables,
               ? encode_step<true>(states, tables, units, symbols_in + step * lanes, out)
               : encode_step<false>(states, tables, units, symbols_in + step * lanes, out);
   }
-  for (std::size_t h = 0; h < halves; ++h) {
-    store(&encoder.low[h * half_lanes], states.low[h]);
-    store(&encoder.high[h * half_lanes], states.high[h]);
-  }
+  states.keep(encoder);
   return out;
 }
 

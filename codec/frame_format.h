@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "kvstrata/checksum.h"
 
@@ -42,7 +41,7 @@ struct DirectoryEntry {
 static_assert(sizeof(DirectoryEntry) == 16);
 
 inline std::uint64_t header_checksum(const FrameHeader& header) {
-  return xxh3(std::as_bytes(std::span(&header, 1)).first(offsetof(FrameHeader, header_xxh3)));
+  return xxh3_of_head(header, offsetof(FrameHeader, header_xxh3));
 }
 
 }  // namespace kvstrata::codec

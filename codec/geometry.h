@@ -37,6 +37,12 @@ struct Placement {
   std::uint64_t bytes() const { return scalars() * scalar_bytes + tail_bytes; }
   bool contiguous() const { return run_bytes == bytes(); }
 
+  /// The offset of the scalar of a channel (head · head_dim + dim) and a token of any page.
+  std::uint64_t at(std::uint32_t channel, std::uint32_t token) const {
+    return offset + channel / head_dim * head_stride + token / page_tokens * page_stride +
+           token % page_tokens * token_stride + channel % head_dim * channel_stride;
+  }
+
   /// Calls `visit(offset)` for every run of run_bytes, by rising address.
   template <typename Visit>
   void for_each_run(Visit&& visit) const {

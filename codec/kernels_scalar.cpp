@@ -71,12 +71,6 @@ std::uint8_t* encode(RansEncoder& encoder, const EncodeTable* tables,
   return out;
 }
 
-std::uint32_t load_scalar(const std::uint8_t* at, std::size_t bytes) {
-  std::uint32_t value = 0;
-  std::memcpy(&value, at, bytes);
-  return value;
-}
-
 template <DType dtype>
 const std::uint8_t* merge_as(bool sign_coded, const std::uint8_t* symbols_in,
                              const DecodeTable* tables, const std::uint8_t* unit_table,

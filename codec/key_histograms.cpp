@@ -1,7 +1,6 @@
 #include "codec/key_histograms.h"
 
 #include <algorithm>
-#include <cstring>
 #include <numeric>
 
 #include "codec/kernels.h"
@@ -18,9 +17,7 @@ constexpr std::uint64_t samples_max = std::uint64_t{1} << 24;
 void count_row(const ScalarFormat& format, const std::uint8_t* row, std::size_t tokens,
                std::size_t step, KeyCounts& counts) {
   for (std::size_t token = 0; token < tokens; token += step) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, row + token * format.bytes, format.bytes);
-    ++counts[key_bin(format, bits)];
+    ++counts[key_bin(format, load_scalar(row + token * format.bytes, format.bytes))];
   }
 }
 

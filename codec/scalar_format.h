@@ -2,7 +2,9 @@
 // Constants of the format; constexpr, so that kernels are specialised by type.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "kvstrata/model.h"
 
@@ -46,6 +48,13 @@ constexpr ScalarFormat scalar_format(DType dtype) {
     case DType::fp32: return {4, 23, 8, 1};
   }
   return {1, 4, 4, 0};
+}
+
+/// The bit pattern of a scalar of `bytes` bytes at any address.
+inline std::uint32_t load_scalar(const void* at, std::size_t bytes) {
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, at, bytes);
+  return bits;
 }
 
 /// Calls visit with the type as a constant.

@@ -76,9 +76,7 @@ KeyCounts count_keys(const Placement& place, const std::uint8_t* payload) {
   std::array<std::array<std::uint32_t, key_bins>, chains> counts{};  // a piece is 1 MiB
   const std::uint8_t* scalar = payload + place.offset;
   for (std::uint64_t i = 0; i < place.scalars(); ++i, scalar += format.bytes) {
-    std::uint32_t bits = 0;
-    std::memcpy(&bits, scalar, format.bytes);
-    ++counts[i % chains][key_bin(format, bits)];
+    ++counts[i % chains][key_bin(format, load_scalar(scalar, format.bytes))];
   }
   KeyCounts sums{};
   for (const auto& chain : counts) {

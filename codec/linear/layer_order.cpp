@@ -1,5 +1,9 @@
 #include "codec/linear/layer_order.h"
 
+#include <cstring>
+
+#include "codec/scalar_format.h"
+
 namespace kvstrata::codec {
 
 LayerOrder::LayerOrder(const BlockShape& shape, std::uint32_t rotary_dim) {
@@ -25,12 +29,18 @@ LayerPlaces::LayerPlaces(const BlockShape& shape, std::uint32_t layer) {
   if (sides == 2) v_ = placement_of(shape, layer * sides + 1);
 }
 
-std::uint64_t LayerPlaces::at(const LayerOrder::Channel& channel, std::uint32_t token) const {
-  const Placement& place = channel.side == Side::k ? k_ : v_;
-  return place.offset + channel.number / place.head_dim * place.head_stride +
-         channel.number % place.head_dim * place.channel_stride +
-         token / place.page_tokens * place.page_stride +
-         token % place.page_tokens * place.token_stride;
+void LayerPlaces::load(ByteView payload, const LayerOrder::Channel& channel,
+                       std::span<std::uint32_t> patterns) const {
+  for (std::uint32_t t = 0; t < patterns.size(); ++t) {
+    patterns[t] = load_scalar(payload.data() + at(channel, t), k_.scalar_bytes);
+  }
+}
+
+void LayerPlaces::store(const LayerOrder::Channel& channel, std::span<const std::uint32_t> patterns,
+                        MutableBytes payload) const {
+  for (std::uint32_t t = 0; t < patterns.size(); ++t) {
+    std::memcpy(payload.data() + at(channel, t), &patterns[t], k_.scalar_bytes);
+  }
 }
 
 }  // namespace kvstrata::codec

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "codec/geometry.h"
@@ -28,12 +29,19 @@ class LayerOrder {
   std::vector<Channel> channels_;
 };
 
-/// Byte offsets of a layer's scalars.
+/// Where a layer's scalars lie in a payload.
 class LayerPlaces {
  public:
   LayerPlaces(const BlockShape& shape, std::uint32_t layer);
 
-  std::uint64_t at(const LayerOrder::Channel& channel, std::uint32_t token) const;
+  std::uint64_t at(const LayerOrder::Channel& channel, std::uint32_t token) const {
+    return (channel.side == Side::k ? k_ : v_).at(channel.number, token);
+  }
+  /// The patterns of a channel's tokens from 0 on, and back.
+  void load(ByteView payload, const LayerOrder::Channel& channel,
+            std::span<std::uint32_t> patterns) const;
+  void store(const LayerOrder::Channel& channel, std::span<const std::uint32_t> patterns,
+             MutableBytes payload) const;
 
  private:
   Placement k_, v_;

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "codec/linear/cell_coder.h"
 #include "codec/linear/linear_pass.h"
 #include "kvstrata/check.h"
@@ -10,12 +8,6 @@ namespace {
 
 constexpr std::size_t length_bytes = 4;
 
-std::uint32_t load_scalar(ByteView payload, std::uint64_t at, std::size_t bytes) {
-  std::uint32_t value = 0;
-  std::memcpy(&value, payload.data() + at, bytes);
-  return value;
-}
-
 Error corrupt(std::size_t layer, const char* what) {
   return {ErrorKind::corrupt, "linear, layer " + std::to_string(layer) + ": " + what};
 }
@@ -24,7 +16,6 @@ Error corrupt(std::size_t layer, const char* what) {
 
 ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload) {
   KV_CHECK(payload.bytes.size() == model.shape.raw_bytes(), "a payload of another shape");
-  const std::size_t scalar_bytes = bytes_per_scalar(model.shape.dtype);
   LinearPass pass(model, model.shape.tokens, payload.first_position);
   ByteVector out;
   for (std::uint32_t l = 0; l < model.shape.layers; ++l) {
@@ -32,8 +23,8 @@ ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload)
     CellEncoder encoder(model.shape.dtype, model.tables);
     pass.layer([&](const LayerOrder::Channel& channel, std::span<const Guess> guesses,
                    std::span<std::uint32_t> patterns) {
-      for (std::uint32_t t = 0; t < guesses.size(); ++t) {
-        patterns[t] = load_scalar(payload.bytes, places.at(channel, t), scalar_bytes);
+      places.load(payload.bytes, channel, patterns);
+      for (std::size_t t = 0; t < guesses.size(); ++t) {
         encoder.put(patterns[t], guesses[t].mu, guesses[t].sigma_class);
       }
     });
@@ -50,11 +41,10 @@ ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload)
 Status decode_linear(const LinearModel& model, ByteView encoded, std::uint32_t first_position,
                      MutableBytes payload) {
   KV_CHECK(payload.size() == model.shape.raw_bytes(), "a payload of another shape");
-  const std::size_t scalar_bytes = bytes_per_scalar(model.shape.dtype);
   LinearPass pass(model, model.shape.tokens, first_position);
   for (std::uint32_t l = 0; l < model.shape.layers; ++l) {
     if (encoded.size() < length_bytes) return corrupt(l, "its length is missing");
-    const std::uint32_t length = load_scalar(encoded, 0, length_bytes);
+    const std::uint32_t length = load_scalar(encoded.data(), length_bytes);
     encoded = encoded.subspan(length_bytes);
     if (encoded.size() < length) return corrupt(l, "it is cut");
     KV_ASSIGN(CellDecoder decoder,
@@ -63,10 +53,10 @@ Status decode_linear(const LinearModel& model, ByteView encoded, std::uint32_t f
     const LayerPlaces places(model.shape, l);
     pass.layer([&](const LayerOrder::Channel& channel, std::span<const Guess> guesses,
                    std::span<std::uint32_t> patterns) {
-      for (std::uint32_t t = 0; t < guesses.size(); ++t) {
+      for (std::size_t t = 0; t < guesses.size(); ++t) {
         patterns[t] = decoder.get(guesses[t].mu, guesses[t].sigma_class);
-        std::memcpy(payload.data() + places.at(channel, t), &patterns[t], scalar_bytes);
       }
+      places.store(channel, patterns, payload);
     });
     if (!decoder.at_end()) return corrupt(l, "its chain does not end where it should");
   }

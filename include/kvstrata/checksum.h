@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "kvstrata/bytes.h"
 
@@ -11,6 +12,12 @@ namespace kvstrata {
 /// With the widest instructions this CPU has.
 std::uint64_t xxh3(ByteView bytes);
 std::uint64_t xxh3(ByteView bytes, std::uint64_t seed);
+
+/// Of a header's first bytes: those before the sum in it, at `bytes`.
+template <typename Header>
+std::uint64_t xxh3_of_head(const Header& header, std::size_t bytes) {
+  return xxh3(std::as_bytes(std::span(&header, 1)).first(bytes));
+}
 
 /// The same sum of bytes that come in pieces. One thread at a time.
 class Xxh3Stream {

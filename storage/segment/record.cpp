@@ -17,8 +17,7 @@ Error corrupt(std::string_view reason) {
 
 // Two chained sums in place of one over a gap: the checksum itself lies between the two parts.
 std::uint64_t head_checksum(const RecordHeader& header, ByteView identity) {
-  const ByteView head = std::as_bytes(std::span(&header, 1));
-  return xxh3(identity, xxh3(head.first(offsetof(RecordHeader, header_xxh3))));
+  return xxh3(identity, xxh3_of_head(header, offsetof(RecordHeader, header_xxh3)));
 }
 
 // The reason why a field contradicts the grammar, or an empty view.

@@ -3,6 +3,7 @@
 #include <charconv>
 #include <cstdio>
 
+#include "kvstrata/checksum.h"
 #include "storage/segment/record.h"
 
 namespace kvstrata::storage {
@@ -15,7 +16,7 @@ constexpr std::string_view segment_suffix = ".seg";
 constexpr std::size_t name_digits = 8;
 
 std::uint64_t superblock_checksum(const Superblock& superblock) {
-  return checksum({reinterpret_cast<const std::byte*>(&superblock), offsetof(Superblock, xxh3)});
+  return xxh3_of_head(superblock, offsetof(Superblock, xxh3));
 }
 
 }  // namespace

@@ -44,11 +44,7 @@ void for_each_scalar(const codec::BlockShape& shape, Visit&& visit) {
     const codec::Placement place = codec::placement_of(shape, s);
     for (std::uint32_t channel = 0; channel < place.channels(); ++channel) {
       for (std::uint32_t token = 0; token < place.tokens(); ++token) {
-        visit(s, channel, token,
-              place.offset + channel / place.head_dim * place.head_stride +
-                  channel % place.head_dim * place.channel_stride +
-                  token / place.page_tokens * place.page_stride +
-                  token % place.page_tokens * place.token_stride);
+        visit(s, channel, token, place.at(channel, token));
       }
     }
   }

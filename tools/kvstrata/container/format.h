@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 
 #include "kvstrata/checksum.h"
 
@@ -61,7 +60,7 @@ struct SetRecord {
 static_assert(sizeof(SetRecord) == 16);
 
 inline std::uint64_t header_checksum(const ContainerHeader& header) {
-  return xxh3(std::as_bytes(std::span(&header, 1)).first(offsetof(ContainerHeader, header_xxh3)));
+  return xxh3_of_head(header, offsetof(ContainerHeader, header_xxh3));
 }
 
 }  // namespace kvstrata::tool

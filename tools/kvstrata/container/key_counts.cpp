@@ -1,7 +1,6 @@
 #include "tools/kvstrata/container/key_counts.h"
 
 #include <cmath>
-#include <cstring>
 #include <numeric>
 
 namespace kvstrata::tool {
@@ -18,9 +17,9 @@ void count_of(const codec::Placement& place, ByteView payload, std::span<Channel
       ChannelCounts* const counts = &channels[head * place.head_dim];
       for (std::uint32_t token = 0; token < place.page_tokens; ++token) {
         for (std::uint32_t channel = 0; channel < place.head_dim; ++channel) {
-          std::uint32_t bits = 0;
-          std::memcpy(&bits, first + token * place.token_stride + channel * place.channel_stride,
-                      format.bytes);
+          const std::byte* const scalar =
+              first + token * place.token_stride + channel * place.channel_stride;
+          const std::uint32_t bits = codec::load_scalar(scalar, format.bytes);
           ++counts[channel][codec::key_bin(format, bits)];
         }
       }
