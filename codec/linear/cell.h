@@ -45,10 +45,9 @@ struct CellGrid {
 /// A finite scalar: cell, and what numbers it among the dtype's values of that cell.
 struct CellPlace {
   std::int64_t cell = 0;  ///< from 0 upwards; -1 is the mirror of 0
-  std::uint32_t halvings =
-      0;  ///< of cells 0 and -1: times the value can be doubled and stay below D
-  std::uint32_t raw = 0;
-  std::uint32_t raw_bits = 0;
+  /// Of cells 0 and -1: times the value can be doubled and stay below D.
+  std::uint32_t halvings = 0;
+  std::uint32_t raw = 0;  ///< raw_bits_of() the cell
 };
 
 /// What mu and sigma say before the scalar is known. Below zero everything is mirrored, the scalar
@@ -104,6 +103,19 @@ constexpr std::uint32_t mirrored(const ScalarFormat& format, std::uint32_t bits)
   return bits ^ 1U << (format.mantissa_bits + format.key_bits);
 }
 
+/// floor(log2(cells)), of cells from 1.
+constexpr int octaves_of(std::uint64_t cells) {
+  return static_cast<int>(std::bit_width(cells)) - 1;
+}
+
+/// Raw bits of a scalar in `cell`, once its halvings are known if it is 0 or -1.
+constexpr std::uint32_t raw_bits_of(const ScalarFormat& format, std::int64_t cell) {
+  const auto away = static_cast<std::uint64_t>(cell < 0 ? -1 - cell : cell);
+  if (away == 0) return format.mantissa_bits;
+  const int left = static_cast<int>(format.mantissa_bits) - octaves_of(away);
+  return left > 0 ? static_cast<std::uint32_t>(left) : 0;
+}
+
 /// The place of a finite scalar of `format` on a grid whose cells are no smaller than the least
 /// normal value. `too_far` is set where the cell's number has no room.
 constexpr CellPlace place_of(const ScalarFormat& format, std::uint32_t bits, CellGrid grid,
@@ -119,32 +131,14 @@ constexpr CellPlace place_of(const ScalarFormat& format, std::uint32_t bits, Cel
   const std::uint64_t away = shift >= 0    ? significand << shift
                              : -shift < 64 ? significand >> -shift
                                            : 0;
-  if (away != 0) {
-    place.raw_bits = shift < 0 ? static_cast<std::uint32_t>(-shift) : 0;
-    place.raw =
-        static_cast<std::uint32_t>(significand & ((std::uint64_t{1} << place.raw_bits) - 1));
-  } else {
+  if (away == 0) {
     place.halvings = static_cast<std::uint32_t>(key == 0 ? grid.exponent - range.exponent_min
                                                          : grid.exponent - 1 - exponent);
-    place.raw_bits = format.mantissa_bits;
-    place.raw = mantissa;
   }
   const auto cell = static_cast<std::int64_t>(away);
   place.cell = format.sign(bits) != 0 ? -1 - cell : cell;
+  place.raw = mantissa & ((1U << raw_bits_of(format, place.cell)) - 1);
   return place;
-}
-
-/// floor(log2(cells)), of cells from 1.
-constexpr int octaves_of(std::uint64_t cells) {
-  return static_cast<int>(std::bit_width(cells)) - 1;
-}
-
-/// Raw bits of a scalar in `cell`, once its halvings are known if it is 0 or -1.
-constexpr std::uint32_t raw_bits_of(const ScalarFormat& format, std::int64_t cell) {
-  const auto away = static_cast<std::uint64_t>(cell < 0 ? -1 - cell : cell);
-  if (away == 0) return format.mantissa_bits;
-  const int left = static_cast<int>(format.mantissa_bits) - octaves_of(away);
-  return left > 0 ? static_cast<std::uint32_t>(left) : 0;
 }
 
 /// The scalar at a place; false if none is there.

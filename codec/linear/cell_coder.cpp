@@ -68,7 +68,7 @@ void CellEncoder::put(std::uint32_t bits, float mu, int sigma_class) {
       append_raw(place.halvings, 8);
     }
   }
-  append_raw(place.raw, place.raw_bits);
+  append_raw(place.raw, raw_bits_of(format_, place.cell));
 }
 
 void CellEncoder::append_raw(std::uint32_t bits, std::uint32_t count) {

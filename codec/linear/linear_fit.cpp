@@ -3,7 +3,6 @@
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
 #include <cmath>
-#include <cstring>
 #include <deque>
 
 #include "codec/linear/cell_coder.h"
@@ -35,7 +34,7 @@ struct LayerSamples {
   Vector mean, deviation, input_mean;
 };
 
-/// Weights of tokens, one a row; none: all alike.
+/// Of tokens, one a row.
 using Weights = Eigen::VectorXf;
 
 /// What a layer's solution follows from: covariances, and the means they are taken around.
@@ -62,6 +61,11 @@ Solution solve(const Moments& moments) {
   return solution;
 }
 
+/// Of errors of a class.
+double sigma_of(int sigma_class) {
+  return std::exp2(sigma_class / static_cast<double>(sigma_steps));
+}
+
 /// Errors given those before: lower triangular with ones on the diagonal, and the variances left.
 struct Triangle {
   Matrix lower;
@@ -77,13 +81,15 @@ struct Triangle {
   }
 };
 
+/// Sums in float no longer than this.
+constexpr Index rows_at_once = 4096;
+
 Vector weighted_mean(const Samples& samples, const Weights& weights) {
   return (samples.transpose() * weights).cast<double>() / static_cast<double>(weights.sum());
 }
 
 Matrix weighted_covariance(const Samples& a, const Vector& mean_a, const Samples& b,
                            const Vector& mean_b, const Weights& weights) {
-  constexpr Index rows_at_once = 4096;
   Matrix sum = Matrix::Zero(a.cols(), b.cols());
   for (Index row = 0; row < a.rows(); row += rows_at_once) {
     const Index count = std::min(rows_at_once, a.rows() - row);
@@ -96,7 +102,6 @@ Matrix weighted_covariance(const Samples& a, const Vector& mean_a, const Samples
 
 /// Sums of products of centred columns, over the number of rows.
 Matrix covariance(const Samples& a, const Samples& b) {
-  constexpr Index rows_at_once = 4096;  // sums in float no longer than this
   Matrix sum = Matrix::Zero(a.cols(), b.cols());
   Vector sum_a = Vector::Zero(a.cols()), sum_b = Vector::Zero(b.cols());
   for (Index row = 0; row < a.rows(); row += rows_at_once) {
@@ -143,14 +148,15 @@ class Fit {
   LinearLayer fit_layer(const LayerSamples& samples);
   void remember(LayerSamples samples);
   Index channels() const;
-  Moments plain_moments(const LayerSamples& samples) const;
-  Moments weighted_moments(const LayerSamples& samples, const Weights& weights) const;
+  Moments moments_of(const LayerSamples& samples, const Weights* weights) const;
   Weights weights_of(const LayerSamples& samples, const Moments& moments,
                      const Solution& solution) const;
   void set_errors(LinearLayer& layer, const LayerSamples& samples, const Matrix& errors,
                   double parameters) const;
   void set_map(LinearLayer& layer, const LayerSamples& samples, const Moments& moments,
                const Matrix& coefficients) const;
+  void round_map(LinearLayer& layer, Matrix& weights, const Moments& moments,
+                 Vector& at_mean) const;
   template <typename Each>
   void pass_over_samples(Each&& each) const;
   void fit_scales();
@@ -178,9 +184,8 @@ LayerSamples Fit::load(std::uint32_t layer) const {
     // The first token of a sequence is like no other, and one in many: it is left out.
     for (std::uint32_t t = model_.shape.tokens - tokens_of(payload); t < model_.shape.tokens; ++t) {
       for (std::size_t c = 0; c < order_.size(); ++c) {
-        std::uint32_t bits = 0;
-        std::memcpy(&bits, payload.bytes.data() + places.at(order_.channels()[c], t), format.bytes);
-        const float value = value_of(format, bits);
+        const std::byte* const scalar = payload.bytes.data() + places.at(order_.channels()[c], t);
+        const float value = value_of(format, load_scalar(scalar, format.bytes));
         values(row, static_cast<Index>(c)) = std::clamp(value, -value_max, value_max);
       }
       ++row;
@@ -222,48 +227,36 @@ Index Fit::channels() const {
   return static_cast<Index>(order_.size());
 }
 
-/// Of all tokens alike; what the layers below have in common is known already.
-Moments Fit::plain_moments(const LayerSamples& samples) const {
+/// With `weights`, or of all tokens alike: then what the layers below have in common is known.
+Moments Fit::moments_of(const LayerSamples& samples, const Weights* weights) const {
   const auto count = static_cast<Index>(below_.size());
-  Moments moments{Matrix(count * channels(), count * channels()),
-                  Matrix(count * channels(), channels()),
-                  covariance(samples.targets, samples.targets), Vector(count * channels()),
-                  Vector::Zero(channels())};
-  for (Index i = 0; i < count; ++i) {
-    const LayerSamples& below = below_[static_cast<std::size_t>(i)];
-    moments.between.middleRows(i * channels(), channels()) =
-        covariance(below.inputs, samples.targets);
-    moments.input_mean.segment(i * channels(), channels()) = below.input_mean;
-    for (Index j = i; j < count; ++j) {
-      const Matrix& block = products_[static_cast<std::size_t>(i)][static_cast<std::size_t>(j - i)];
-      moments.inputs.block(i * channels(), j * channels(), channels(), channels()) = block;
-      moments.inputs.block(j * channels(), i * channels(), channels(), channels()) =
-          block.transpose();
-    }
-  }
-  return moments;
-}
-
-Moments Fit::weighted_moments(const LayerSamples& samples, const Weights& weights) const {
-  const auto count = static_cast<Index>(below_.size());
+  const auto below = [&](Index i) -> const LayerSamples& {
+    return below_[static_cast<std::size_t>(i)];
+  };
+  const auto of = [&](const Samples& a, const Vector& mean_a, const Samples& b,
+                      const Vector& mean_b) {
+    return weights != nullptr ? weighted_covariance(a, mean_a, b, mean_b, *weights)
+                              : covariance(a, b);
+  };
   Moments moments{Matrix(count * channels(), count * channels()),
                   Matrix(count * channels(), channels()), Matrix(), Vector(count * channels()),
-                  weighted_mean(samples.targets, weights)};
-  moments.targets = weighted_covariance(samples.targets, moments.target_mean, samples.targets,
-                                        moments.target_mean, weights);
+                  Vector::Zero(channels())};
+  if (weights != nullptr) moments.target_mean = weighted_mean(samples.targets, *weights);
+  moments.targets = of(samples.targets, moments.target_mean, samples.targets, moments.target_mean);
   for (Index i = 0; i < count; ++i) {
     moments.input_mean.segment(i * channels(), channels()) =
-        weighted_mean(below_[static_cast<std::size_t>(i)].inputs, weights);
+        weights != nullptr ? weighted_mean(below(i).inputs, *weights) : below(i).input_mean;
   }
   for (Index i = 0; i < count; ++i) {
-    const LayerSamples& below = below_[static_cast<std::size_t>(i)];
     const Vector mean = moments.input_mean.segment(i * channels(), channels());
     moments.between.middleRows(i * channels(), channels()) =
-        weighted_covariance(below.inputs, mean, samples.targets, moments.target_mean, weights);
+        of(below(i).inputs, mean, samples.targets, moments.target_mean);
     for (Index j = i; j < count; ++j) {
       const Matrix block =
-          weighted_covariance(below.inputs, mean, below_[static_cast<std::size_t>(j)].inputs,
-                              moments.input_mean.segment(j * channels(), channels()), weights);
+          weights != nullptr
+              ? of(below(i).inputs, mean, below(j).inputs,
+                   moments.input_mean.segment(j * channels(), channels()))
+              : products_[static_cast<std::size_t>(i)][static_cast<std::size_t>(j - i)];
       moments.inputs.block(i * channels(), j * channels(), channels(), channels()) = block;
       moments.inputs.block(j * channels(), i * channels(), channels(), channels()) =
           block.transpose();
@@ -316,10 +309,11 @@ LinearLayer Fit::fit_layer(const LayerSamples& samples) {
     layer.mean.push_back(static_cast<float>(samples.mean(c)));
     layer.input_scale.push_back(static_cast<float>(input_units / samples.deviation(c)));
   }
-  Moments moments = plain_moments(samples);
+  Moments moments = moments_of(samples, nullptr);
   Solution solution = solve(moments);
   if (model_.layers.size() < options_.weighted_layers) {
-    moments = weighted_moments(samples, weights_of(samples, moments, solution));
+    const Weights weights = weights_of(samples, moments, solution);
+    moments = moments_of(samples, &weights);
     solution = solve(moments);
   }
   set_errors(layer, samples, solution.errors, static_cast<double>(moments.inputs.rows()));
@@ -354,7 +348,7 @@ void Fit::set_errors(LinearLayer& layer, const LayerSamples& samples, const Matr
     const double steps = sigma_steps * std::log2(sigma(c));
     layer.sigma_class.push_back(static_cast<std::int16_t>(
         std::clamp(std::lround(steps), long{-sigma_class_max}, long{sigma_class_max})));
-    sigma(c) = std::exp2(layer.sigma_class.back() / static_cast<double>(sigma_steps));
+    sigma(c) = sigma_of(layer.sigma_class.back());
   }
   // In units of the errors' sigmas.
   const Vector unit = samples.deviation.cwiseQuotient(sigma);
@@ -378,27 +372,31 @@ void Fit::set_errors(LinearLayer& layer, const LayerSamples& samples, const Matr
   }
 }
 
-/// The solution rounded to int8, row by row with one scale; what rounding one coefficient does is
-/// made up for by those after it (as GPTQ does).
+/// What is predicted where all inputs are 0, and by how much more a step of each.
 void Fit::set_map(LinearLayer& layer, const LayerSamples& samples, const Moments& moments,
                   const Matrix& coefficients) const {
-  const Index channels = this->channels(), count = coefficients.rows();
-  Matrix weights(channels, count);  // in sigmas per int8 step of an input
-  layer.bias.resize(order_.size());
-  Vector at_mean(channels);  // what is predicted where all inputs are at their means
-  for (Index c = 0; c < channels; ++c) {
-    const double sigma = std::exp2(layer.sigma_class[static_cast<std::size_t>(c)] / 4.0);
+  Matrix weights(channels(), coefficients.rows());  // in sigmas per int8 step of an input
+  Vector at_mean(channels());  // what is predicted where all inputs are at their means
+  for (Index c = 0; c < channels(); ++c) {
+    const double sigma = sigma_of(layer.sigma_class[static_cast<std::size_t>(c)]);
     weights.row(c) = coefficients.col(c).transpose() * (samples.deviation(c) / sigma);
     at_mean(c) = (samples.mean(c) + samples.deviation(c) * moments.target_mean(c)) / sigma;
-    layer.bias[static_cast<std::size_t>(c)] = static_cast<float>(at_mean(c));
   }
   layer.map_scale.assign(order_.size(), 0);
-  layer.map.assign(static_cast<std::size_t>(channels * count), 0);
-  if (count == 0) return;
+  if (weights.cols() != 0) round_map(layer, weights, moments, at_mean);
+  for (Index c = 0; c < channels(); ++c) layer.bias.push_back(static_cast<float>(at_mean(c)));
+}
+
+/// `weights` rounded to int8, row by row with one scale; what rounding one coefficient does is made
+/// up for by those after it (as GPTQ does). `at_mean` becomes what is predicted at 0.
+void Fit::round_map(LinearLayer& layer, Matrix& weights, const Moments& moments,
+                    Vector& at_mean) const {
+  const Index channels = weights.rows(), count = weights.cols();
   Matrix damped = moments.inputs;
   damped.diagonal().array() += 1e-4 * damped.diagonal().mean() + input_floor;
   const Matrix inverse = damped.llt().solve(Matrix::Identity(count, count));
   const Matrix upper = Eigen::LLT<Matrix>(inverse).matrixU();
+  layer.map.assign(static_cast<std::size_t>(channels * count), 0);
   Vector step(channels);
   for (Index c = 0; c < channels; ++c) {
     step(c) = std::max(weights.row(c).cwiseAbs().maxCoeff(), 1e-12) / 127;
@@ -415,9 +413,6 @@ void Fit::set_map(LinearLayer& layer, const LayerSamples& samples, const Moments
     const Index after = count - i - 1;
     weights.rightCols(after) -= left * upper.row(i).tail(after);
   }
-  for (Index c = 0; c < channels; ++c) {
-    layer.bias[static_cast<std::size_t>(c)] = static_cast<float>(at_mean(c));
-  }
 }
 
 template <typename Each>
@@ -429,12 +424,8 @@ void Fit::pass_over_samples(Each&& each) const {
       const LayerPlaces places(model_.shape, l);
       pass.layer([&](const LayerOrder::Channel& channel, std::span<const Guess> guesses,
                      std::span<std::uint32_t> patterns) {
-        for (std::uint32_t t = 0; t < guesses.size(); ++t) {
-          patterns[t] = 0;
-          std::memcpy(&patterns[t], payloads_[i].bytes.data() + places.at(channel, t),
-                      bytes_per_scalar(model_.shape.dtype));
-          each.scalar(patterns[t], guesses[t]);
-        }
+        places.load(payloads_[i].bytes, channel, patterns);
+        for (std::size_t t = 0; t < guesses.size(); ++t) each.scalar(patterns[t], guesses[t]);
       });
       each.layer(l, pass.layer_steps());
     }

@@ -167,11 +167,11 @@ void LinearPass::learn_in_panel(const LinearLayer& layer, std::size_t channel, s
 void LinearPass::learn_from_panel(const LinearLayer& layer, std::size_t first, std::size_t end) {
   const std::size_t count = end - first;
   // Of the end of the panel: what is said of a token before its first errors may be far off.
-  std::vector<int> steps;
-  for (const TokenScale& scale : scales_) steps.push_back(scale.step());
+  std::vector<float> scales;
   std::vector<std::int8_t> errors(tokens_ * count);
   for (std::size_t t = 0; t < tokens_; ++t) {
-    const float per_scale = scale_of(-steps[t]) * error_int8_units;
+    scales.push_back(scale_of(scales_[t].step()));
+    const float per_scale = scale_of(-scales_[t].step()) * error_int8_units;
     for (std::size_t j = 0; j < count; ++j) {
       errors[t * count + j] = to_int8(errors_[first + j][t] * per_scale);
     }
@@ -180,8 +180,7 @@ void LinearPass::learn_from_panel(const LinearLayer& layer, std::size_t first, s
     const std::int8_t* const row = layer.joint.data() + c * order_.size() + first;
     for (std::size_t t = 0; t < tokens_; ++t) {
       const auto sum = static_cast<float>(dot(row, errors.data() + t * count, count));
-      const float scale = layer.joint_scale[c] * scale_of(steps[t]);
-      expected_[c][t] = std::fma(sum, scale, expected_[c][t]);
+      expected_[c][t] = std::fma(sum, layer.joint_scale[c] * scales[t], expected_[c][t]);
     }
   }
 }
