@@ -108,16 +108,10 @@ class Zstd final : public Peer {
 }  // namespace
 
 SplitPlanes SplitPlanes::of(ByteView bf16) {
-  SplitPlanes planes;
-  planes.resize(bf16.size() / 2);
+  SplitPlanes planes{ByteVector(bf16.size() / 2), ByteVector(bf16.size() / 2)};
   split(reinterpret_cast<const std::uint16_t*>(bf16.data()), bf16.size() / 2,
         bytes_of(planes.exponents), bytes_of(planes.rest));
   return planes;
-}
-
-void SplitPlanes::resize(std::size_t scalars) {
-  exponents.resize(scalars);
-  rest.resize(scalars);
 }
 
 void SplitPlanes::merge(MutableBytes bf16) const {

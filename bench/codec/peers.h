@@ -14,7 +14,6 @@ struct SplitPlanes {
   ByteVector exponents, rest;
 
   static SplitPlanes of(ByteView bf16);
-  void resize(std::size_t scalars);
   void merge(MutableBytes bf16) const;
 };
 

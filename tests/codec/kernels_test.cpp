@@ -287,11 +287,11 @@ class EncodedParts {
     const std::uint32_t width = scalar_format(input.dtype).raw_width(input.sign_coded);
     scalars = random_scalars(random, input);
     std::vector<std::uint8_t> symbol_list(input.lane_count()), escapes(input.lane_count());
-    raw_.resize(input.steps * raw_step_bytes(width));
+    std::vector<std::uint8_t> raw(input.steps * raw_step_bytes(width));
     escapes.resize(static_cast<std::size_t>(
         scalar_kernels.split(input.dtype, input.sign_coded, scalars.data(),
                              input.tables->encode_tables(), input.unit_table.data(), input.steps,
-                             symbol_list.data(), raw_.data(), escapes.data()) -
+                             symbol_list.data(), raw.data(), escapes.data()) -
         escapes.data()));
     start_.high.fill(1);
     start_.low.fill(0);
@@ -303,7 +303,7 @@ class EncodedParts {
     rans_bytes = bytes_.size();
     escape_count = escapes.size();
     bytes_.insert(bytes_.end(), escapes.begin(), escapes.end());
-    bytes_.insert(bytes_.end(), raw_.begin(), raw_.end());
+    bytes_.insert(bytes_.end(), raw.begin(), raw.end());
   }
 
   /// Decodes with that many bytes of rANS and escapes alone; true if nothing was wrong.
@@ -332,7 +332,7 @@ class EncodedParts {
  private:
   const Input& input_;
   RansEncoder start_;
-  std::vector<std::uint8_t> raw_, bytes_;
+  std::vector<std::uint8_t> bytes_;
 };
 
 TEST_CASE("Whole steps are decoded alike at every level, and what is missing is noticed") {

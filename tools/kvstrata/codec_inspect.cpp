@@ -59,11 +59,7 @@ std::string shape_of(const Part& part) {
   if (!part.is_kv()) return "";
   std::string text = std::to_string(part.layers) + " layers, ";
   if (part.head_dim_v == 0) text += "one side, ";
-  text += std::to_string(part.kv_heads) + "x" + std::to_string(part.head_dim_k);
-  if (part.head_dim_v != 0 && part.head_dim_v != part.head_dim_k) {
-    text += "+" + std::to_string(part.head_dim_v);
-  }
-  return text + ", " + human_count(part.tokens) + " tokens";
+  return text + part.heads_text() + ", " + human_count(part.tokens) + " tokens";
 }
 
 std::string codec_of(const PartFrames& part) {

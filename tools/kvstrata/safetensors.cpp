@@ -21,6 +21,10 @@ Error corrupt(const std::string& path, const std::string& what) {
   return {ErrorKind::corrupt, path + " is no safetensors file: " + what};
 }
 
+Error no_header(const std::string& path, const std::string& what) {
+  return corrupt(path, what + "; is it scalars without a header, say --dtype");
+}
+
 Result<std::shared_ptr<const std::byte>> map_file(const std::string& path, std::uint64_t& bytes) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (file < 0) return Error(ErrorKind::io, path + ": " + std::strerror(errno));
@@ -32,7 +36,7 @@ Result<std::shared_ptr<const std::byte>> map_file(const std::string& path, std::
   }
   const int error = errno;
   ::close(file);
-  if (status.st_size == 0) return corrupt(path, "it is empty");
+  if (status.st_size == 0) return no_header(path, "it is empty");
   if (memory == MAP_FAILED) return Error(ErrorKind::io, path + ": " + std::strerror(error));
   return std::shared_ptr<const std::byte>(
       static_cast<const std::byte*>(memory),
@@ -82,14 +86,14 @@ Result<SafetensorsFile> SafetensorsFile::open(const std::string& path) {
   std::uint64_t bytes = 0;
   KV_ASSIGN(file.memory_, map_file(path, bytes));
   std::uint64_t header_bytes = 0;
-  if (bytes < sizeof header_bytes) return corrupt(path, "it is shorter than a length");
+  if (bytes < sizeof header_bytes) return no_header(path, "it is shorter than a length");
   std::memcpy(&header_bytes, file.memory_.get(), sizeof header_bytes);
   if (header_bytes > header_bytes_max || header_bytes > bytes - sizeof header_bytes) {
-    return corrupt(path, "its header is longer than the file or 100 MB");
+    return no_header(path, "its header is longer than the file or 100 MB");
   }
   const auto* const text = reinterpret_cast<const char*>(file.memory_.get()) + sizeof header_bytes;
   const nlohmann::json header = nlohmann::json::parse(text, text + header_bytes, nullptr, false);
-  if (!header.is_object()) return corrupt(path, "its header is no JSON object");
+  if (!header.is_object()) return no_header(path, "its header is no JSON object");
   const std::uint64_t before = sizeof header_bytes + header_bytes;
   const ByteView data(file.memory_.get() + before, bytes - before);
   for (const auto& [name, entry] : header.items()) {

@@ -25,13 +25,8 @@ std::vector<codec::DirectoryEntry> directory_of(ByteView frame, std::uint32_t su
 }
 
 std::string shape_name(const Part& part) {
-  std::string heads =
-      " of " + std::to_string(part.kv_heads) + "x" + std::to_string(part.head_dim_k);
-  if (part.head_dim_v != 0 && part.head_dim_v != part.head_dim_k) {
-    heads += "+" + std::to_string(part.head_dim_v);
-  }
-  return std::string(to_string(part.dtype)) + ", " + std::to_string(part.layers) + " layers" +
-         heads;
+  return std::string(to_string(part.dtype)) + ", " + std::to_string(part.layers) + " layers of " +
+         part.heads_text();
 }
 
 /// A V without its K; they come alone where their shapes do not match.

@@ -197,15 +197,8 @@ Result<Dump> Dump::open(const std::string& path, const DumpOptions& options) {
         ErrorKind::invalid_argument,
         path + " is a codec file already; `kvstrata codec decode` gives back what it holds");
   }
-  const auto tensors = SafetensorsFile::open(path);
-  if (!tensors) {
-    const Error& error = tensors.error();
-    const bool of_header = error.kind() == ErrorKind::corrupt &&
-                           error.message().find(": tensor '") == std::string::npos;
-    if (!of_header) return error;
-    return Error(error.kind(), error.message() + "; is it scalars without a header, say --dtype");
-  }
-  auto parts = Partition(*tensors, options).parts(file.bytes());
+  KV_ASSIGN(const SafetensorsFile tensors, SafetensorsFile::open(path));
+  auto parts = Partition(tensors, options).parts(file.bytes());
   if (!parts) return parts.error().with_context(path);
   return Dump{std::move(file), *std::move(parts)};
 }

@@ -72,6 +72,8 @@ Status write_frames(const Dump& dump, const TableSets& tables, Appender& out, En
   for (const Part& part : dump.parts) {
     for (std::uint64_t number = 0; number < part.frames(); ++number) {
       KV_ASSIGN(const ByteView frame, encoder.encode(part, number));
+      // Whoever has encoded a file may remove it: what was made of it is looked at once.
+      KV_TRY(encoder.check(part, number, frame));
       KV_TRY(out.add(frame));
       KV_ASSIGN(const codec::FrameInfo info, codec::inspect_frame(frame));
       ++report.frames;
@@ -93,11 +95,13 @@ Result<ByteView> FrameEncoder::encode(const Part& part, std::uint64_t frame) {
   if (frame_.size() < room) frame_.resize(room);
   KV_ASSIGN(const std::uint64_t bytes,
             codec::encode_frame(shape, tables_.of(part.set), payload_, xxh3(payload_), frame_));
-  const ByteView frame_bytes = ByteView(frame_).first(bytes);
-  // Whoever has encoded a file may remove it: what was made of it is looked at once.
+  return ByteView(frame_).first(bytes);
+}
+
+Status FrameEncoder::check(const Part& part, std::uint64_t frame, ByteView encoded) {
   check_.resize(payload_.size());
-  KV_TRY(codec::decode_frame(shape, tables_.of(part.set), frame_bytes, check_));
-  if (check_ == payload_) return frame_bytes;
+  KV_TRY(codec::decode_frame(part.frame_shape(frame), tables_.of(part.set), encoded, check_));
+  if (check_ == payload_) return {};
   return Error(ErrorKind::internal, "a frame of " + dump_.file.path() +
                                         " does not decode to what it was made of; is the memory "
                                         "sound?");

@@ -16,8 +16,11 @@ class FrameEncoder {
   /// Both outlive it.
   FrameEncoder(const Dump& dump, const TableSets& tables) : dump_(dump), tables_(tables) {}
 
-  /// The frame, decoded once and compared; it is there until the next call.
+  /// The frame; it is there until the next call.
   Result<ByteView> encode(const Part& part, std::uint64_t frame);
+  /// Decodes what encode() gave last, of the same part and number, and compares; `internal` if it
+  /// is not what it was made of.
+  Status check(const Part& part, std::uint64_t frame, ByteView encoded);
   /// What the last frame was made of.
   ByteView payload() const { return payload_; }
 

@@ -34,8 +34,7 @@ Result<InputFile> InputFile::open(const std::string& path) {
   }
   if (status.st_size == 0) return Error(ErrorKind::invalid_argument, path + " is empty");
   file.bytes_ = static_cast<std::uint64_t>(status.st_size);
-  file.modified_s_ = status.st_mtim.tv_sec;
-  file.modified_ns_ = status.st_mtim.tv_nsec;
+  // The time of change, which writing moves and nobody can set back.
   file.changed_s_ = status.st_ctim.tv_sec;
   file.changed_ns_ = status.st_ctim.tv_nsec;
   file.access_ = {status.st_mode & 0777, status.st_uid, status.st_gid};
@@ -70,9 +69,8 @@ Result<std::uint64_t> InputFile::sum(
 Status InputFile::check_unchanged() const {
   struct stat status{};
   if (::fstat(*fd_, &status) != 0) return error_from_errno(errno, "can't read " + path_);
-  if (static_cast<std::uint64_t>(status.st_size) == bytes_ &&
-      status.st_mtim.tv_sec == modified_s_ && status.st_mtim.tv_nsec == modified_ns_ &&
-      status.st_ctim.tv_sec == changed_s_ && status.st_ctim.tv_nsec == changed_ns_) {
+  if (static_cast<std::uint64_t>(status.st_size) == bytes_ && status.st_ctim.tv_sec == changed_s_ &&
+      status.st_ctim.tv_nsec == changed_ns_) {
     return {};
   }
   return Error(ErrorKind::conflict, path_ + " changed while it was read; try again");

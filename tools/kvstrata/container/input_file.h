@@ -42,7 +42,7 @@ class InputFile {
   std::string path_;
   std::shared_ptr<const int> fd_;
   std::uint64_t bytes_ = 0;
-  std::int64_t modified_s_ = 0, modified_ns_ = 0, changed_s_ = 0, changed_ns_ = 0;
+  std::int64_t changed_s_ = 0, changed_ns_ = 0;
   FileAccess access_;
 };
 

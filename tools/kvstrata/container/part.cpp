@@ -77,6 +77,12 @@ Status check_plain(const Part& part, std::uint64_t file_bytes) {
 
 }  // namespace
 
+std::string Part::heads_text() const {
+  std::string text = std::to_string(kv_heads) + "x" + std::to_string(head_dim_k);
+  if (head_dim_v != 0 && head_dim_v != head_dim_k) text += "+" + std::to_string(head_dim_v);
+  return text;
+}
+
 std::uint64_t Part::frames() const {
   if (is_kv()) return (std::uint64_t{tokens} + frame_tokens - 1) / frame_tokens;
   return (bytes + value_frame_bytes - 1) / value_frame_bytes;

@@ -37,6 +37,7 @@ struct Part {
   std::string name_v;  ///< kind apart, with V
 
   bool is_kv() const { return kind == PartKind::blocks || kind == PartKind::apart; }
+  std::string heads_text() const;  ///< "3x64", or "3x64+32" if V's heads are of another size
   std::uint64_t frames() const;
   codec::BlockShape frame_shape(std::uint64_t frame) const;  ///< `frame` is below frames()
 
