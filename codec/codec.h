@@ -25,9 +25,22 @@ enum class SimdLevel : std::uint8_t { scalar, avx2, avx512 };
 /// The best level this CPU has and this build knows; KVSTRATA_SIMD=scalar|avx2|avx512 lowers it.
 SimdLevel best_simd_level();
 
+/// What a codec learned from stored blocks and its frames can't be decoded without: static tables
+/// or a linear model (codec/linear/linear_parameters.h). Immutable, shared freely between threads.
+class CodecParameters {
+ public:
+  /// Reads what serialize() of any codec's parameters wrote; `corrupt` for anything else.
+  static Result<std::shared_ptr<const CodecParameters>> parse(ByteView bytes);
+
+  virtual ~CodecParameters() = default;
+  virtual CodecId codec() const = 0;  ///< of the frames that need them
+  virtual ByteVector serialize() const = 0;
+  virtual std::uint64_t content_hash() const = 0;  ///< XXH3-64 of serialize(); frames name it
+};
+
 /// The static codec's tables: per layer, side and channel group, the common exponents and their
-/// frequencies. Immutable after fit() or parse(), shared freely between threads.
-class StaticTables {
+/// frequencies.
+class StaticTables : public CodecParameters {
  public:
   /// Fits tables on at least one payload of `shape`. Deterministic.
   static Result<std::shared_ptr<const StaticTables>> fit(const BlockShape& shape,
@@ -35,9 +48,7 @@ class StaticTables {
   /// Reads what serialize() wrote; `corrupt` for anything else.
   static Result<std::shared_ptr<const StaticTables>> parse(ByteView bytes);
 
-  virtual ~StaticTables() = default;
-  virtual ByteVector serialize() const = 0;
-  virtual std::uint64_t content_hash() const = 0;  ///< XXH3-64 of serialize(); frames name it
+  CodecId codec() const override { return CodecId::static_tables; }
 };
 
 /// What a frame's header says. Read from untrusted bytes and bounded.
@@ -47,32 +58,38 @@ struct FrameInfo {
   std::uint64_t raw_bytes = 0;
   std::uint64_t frame_bytes = 0;
   std::uint32_t substreams = 0;
-  std::uint64_t tables_hash = 0;   ///< content_hash() of the tables needed; 0: none
-  std::uint64_t payload_xxh3 = 0;  ///< XXH3-64 over the whole payload in memory order
+  /// Of a linear frame: where in its sequence the payload's first token stands.
+  std::uint32_t first_position = 0;
+  std::uint64_t parameters_hash = 0;  ///< content_hash() of the parameters needed; 0: none
+  std::uint64_t payload_xxh3 = 0;     ///< XXH3-64 over the whole payload in memory order
 };
 
 /// No frame of this shape is longer, whatever the codec and the data.
 std::uint64_t frame_bytes_max(const BlockShape& shape);
 
-/// Encodes `payload` (exactly shape.raw_bytes()) into `out` (at least frame_bytes_max()). With
-/// `tables` the static codec, else raw. Sub-streams that would not gain 1/64 are kept raw each, and
-/// the whole frame is `raw` if nothing gains. `payload_xxh3` is the caller's hash of the payload
-/// and is stored as it is. Returns the frame's length.
-Result<std::uint64_t> encode_frame(const BlockShape& shape, const StaticTables* tables,
+/// Encodes `payload` (exactly shape.raw_bytes()) into `out` (at least frame_bytes_max()) with the
+/// codec of `parameters`; nullptr: raw. Sub-streams (of the linear codec: layers) that would not
+/// gain 1/64 are kept raw each, and the whole frame is `raw` if nothing gains. `payload_xxh3` is
+/// the caller's hash of the payload and is stored as it is. `first_position` is that of the first
+/// token in its sequence: the linear codec gains less where it is wrong. Returns the frame's
+/// length.
+Result<std::uint64_t> encode_frame(const BlockShape& shape, const CodecParameters* parameters,
                                    ByteView payload, std::uint64_t payload_xxh3, MutableBytes out,
-                                   SimdLevel level = best_simd_level());
+                                   SimdLevel level = best_simd_level(),
+                                   std::uint32_t first_position = 0);
 
 /// Checks the header alone: magic, version, bounds, header checksum. `corrupt` names what is wrong.
 Result<FrameInfo> inspect_frame(ByteView frame);
 
 /// Decodes a whole frame into `payload` (exactly shape.raw_bytes()). Every sub-stream's XXH3-64 is
 /// compared before this returns; on any error the payload's content is unspecified.
-/// `tables` must match FrameInfo::tables_hash if that is not 0.
-Status decode_frame(const BlockShape& shape, const StaticTables* tables, ByteView frame,
+/// `parameters` must match FrameInfo::parameters_hash if that is not 0.
+Status decode_frame(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,
                     MutableBytes payload, SimdLevel level = best_simd_level());
 
-/// Decodes and checks one sub-stream (index = layer * sides + side) in its place in `payload`.
-Status decode_substream(const BlockShape& shape, const StaticTables* tables, ByteView frame,
+/// Decodes and checks one sub-stream (index = layer * sides + side) in its place in `payload`; of a
+/// linear frame the layers below it are decoded too.
+Status decode_substream(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,
                         std::uint32_t index, MutableBytes payload,
                         SimdLevel level = best_simd_level());
 

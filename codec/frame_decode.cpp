@@ -1,5 +1,5 @@
-
 #include <algorithm>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -7,8 +7,9 @@
 #include "codec/frame_format.h"
 #include "codec/geometry.h"
 #include "codec/kernels.h"
+#include "codec/linear/linear_codec.h"
+#include "codec/parameters.h"
 #include "codec/static_coder.h"
-#include "codec/static_tables.h"
 #include "codec/substream_bytes.h"
 #include "kvstrata/checksum.h"
 
@@ -23,54 +24,79 @@ Error invalid(const std::string& what) {
   return {ErrorKind::invalid_argument, "decode frame: " + what};
 }
 
-/// A frame whose header and directory have been checked against the shape and the tables.
+/// A frame whose header and directory have been checked against the shape and the parameters.
 struct ParsedFrame {
-  const TableSet* tables = nullptr;  ///< nullptr in a raw frame
+  const TableSet* tables = nullptr;    ///< of a static frame
+  const LinearModel* model = nullptr;  ///< of a linear frame
+  std::uint32_t first_position = 0;
   std::vector<DirectoryEntry> directory;
   std::vector<std::uint64_t> offsets;  ///< of each sub-stream in the frame
 };
 
 const char* find_entry_fault(const DirectoryEntry& entry, const BlockShape& shape,
-                             std::uint32_t index, bool static_frame) {
+                             std::uint32_t index, CodecId codec) {
   if (entry.reserved != 0) return "reserved bytes of an entry";
+  if (entry.table != 0 && entry.kind != SubstreamKind::static_coded) {
+    return "a table where none is used";
+  }
   switch (entry.kind) {
     case SubstreamKind::raw:
-      if (entry.table != 0) return "a raw sub-stream with a table";
       return entry.encoded_bytes == shape.substream_bytes(index) ? nullptr : "raw length";
     case SubstreamKind::static_coded:
-      if (!static_frame) return "a static sub-stream in a raw frame";
+      if (codec != CodecId::static_tables) return "a static sub-stream in another codec's frame";
       if (entry.table != 0 && !shape.is_opaque()) return "a table for all channels";
       return entry.encoded_bytes < shape.substream_bytes(index) ? nullptr : "static length";
+    case SubstreamKind::linear:
+      return codec == CodecId::linear ? nullptr : "a linear sub-stream in another codec's frame";
   }
   return "unknown kind of sub-stream";
 }
 
-Status read_directory(const BlockShape& shape, const FrameInfo& info, ByteView frame,
-                      std::uint64_t directory_xxh3, ParsedFrame& parsed) {
-  const std::size_t bytes = info.substreams * sizeof(DirectoryEntry);
-  const std::byte* const at = frame.data() + sizeof(FrameHeader);
-  if (xxh3({at, bytes}) != directory_xxh3) return corrupt("directory checksum");
-  parsed.directory.resize(info.substreams);
-  if (bytes != 0) std::memcpy(parsed.directory.data(), at, bytes);
-  std::uint64_t offset = sizeof(FrameHeader) + bytes;
-  for (std::uint32_t i = 0; i < info.substreams; ++i) {
-    const DirectoryEntry& entry = parsed.directory[i];
-    const char* fault = find_entry_fault(entry, shape, i, info.codec == CodecId::static_tables);
+/// Of the first sub-stream of a layer and, where there is one, its second.
+const char* find_layer_fault(std::span<const DirectoryEntry> layer, std::uint64_t decoded_bytes) {
+  if (layer.front().kind != layer.back().kind) return "half a layer is linear";
+  if (layer.front().kind != SubstreamKind::linear) return nullptr;
+  if (layer.front().encoded_bytes >= decoded_bytes) return "linear length";
+  return layer.size() == 1 || layer.back().encoded_bytes == 0 ? nullptr : "two chains in a layer";
+}
+
+Status check_directory(const BlockShape& shape, CodecId codec,
+                       std::span<const DirectoryEntry> directory) {
+  for (std::uint32_t i = 0; i < directory.size(); ++i) {
+    const char* const fault = find_entry_fault(directory[i], shape, i, codec);
     if (fault != nullptr) return corrupt(fault);
+  }
+  for (std::uint32_t i = 0; codec == CodecId::linear && i < directory.size(); i += shape.sides()) {
+    std::uint64_t decoded_bytes = 0;
+    for (std::uint32_t j = i; j < i + shape.sides(); ++j) decoded_bytes += shape.substream_bytes(j);
+    const char* const fault = find_layer_fault(directory.subspan(i, shape.sides()), decoded_bytes);
+    if (fault != nullptr) return corrupt(fault);
+  }
+  const bool all_raw = std::ranges::all_of(
+      directory, [](const DirectoryEntry& entry) { return entry.kind == SubstreamKind::raw; });
+  if (all_raw != (codec == CodecId::raw)) return corrupt("a frame of raw sub-streams alone");
+  return {};
+}
+
+Status read_directory(const BlockShape& shape, CodecId codec, ByteView frame, ParsedFrame& parsed) {
+  FrameHeader header;
+  std::memcpy(&header, frame.data(), sizeof header);
+  const std::size_t bytes = header.substreams * sizeof(DirectoryEntry);
+  const std::byte* const at = frame.data() + sizeof(FrameHeader);
+  if (xxh3({at, bytes}) != header.directory_xxh3) return corrupt("directory checksum");
+  parsed.directory.resize(header.substreams);
+  if (bytes != 0) std::memcpy(parsed.directory.data(), at, bytes);
+  KV_TRY(check_directory(shape, codec, parsed.directory));
+  std::uint64_t offset = sizeof(FrameHeader) + bytes;
+  for (const DirectoryEntry& entry : parsed.directory) {
     parsed.offsets.push_back(offset);
     offset += entry.encoded_bytes;
   }
   if (offset != frame.size()) return corrupt("sub-streams do not add up to the frame");
-  const bool any_static = std::ranges::any_of(parsed.directory, [](const DirectoryEntry& entry) {
-    return entry.kind == SubstreamKind::static_coded;
-  });
-  if (info.codec == CodecId::static_tables && !any_static) {
-    return corrupt("a static frame without a static sub-stream");
-  }
   return {};
 }
 
-Result<ParsedFrame> parse_frame(const BlockShape& shape, const StaticTables* tables,
+Result<ParsedFrame> parse_frame(const BlockShape& shape, const CodecParameters* parameters,
                                 ByteView frame) {
   KV_TRY(check_shape(shape));
   KV_ASSIGN(const FrameInfo info, inspect_frame(frame));
@@ -78,37 +104,67 @@ Result<ParsedFrame> parse_frame(const BlockShape& shape, const StaticTables* tab
   if (info.raw_bytes != shape.raw_bytes() || info.substreams != shape.substreams()) {
     return corrupt("it belongs to another shape");
   }
-  ParsedFrame parsed;
-  if (info.codec == CodecId::static_tables) {
-    parsed.tables = static_cast<const TableSet*>(tables);
-    if (tables == nullptr) return invalid("a static frame needs its tables");
-    if (tables->content_hash() != info.tables_hash) return invalid("tables of another frame");
-    if (parsed.tables->dimensions() != TableSet::Dimensions::of(shape)) {
-      return invalid("tables of another shape");
-    }
-  } else if (info.codec != CodecId::raw) {
+  if (info.codec == CodecId::predictor) {
     return Error(ErrorKind::unsupported,
                  "codec " + std::string(to_string(info.codec)) + " is not decoded here");
   }
-  FrameHeader header;
-  std::memcpy(&header, frame.data(), sizeof header);
-  KV_TRY(read_directory(shape, info, frame, header.directory_xxh3, parsed));
+  ParsedFrame parsed;
+  if (info.codec != CodecId::raw) {
+    if (parameters == nullptr) {
+      return invalid("a " + std::string(to_string(info.codec)) + " frame needs its parameters");
+    }
+    if (parameters->codec() != info.codec || parameters->content_hash() != info.parameters_hash) {
+      return invalid("parameters of another frame");
+    }
+    if (!fit_shape(parameters, shape)) return invalid("parameters of another shape");
+    parsed.tables = tables_in(parameters);
+    parsed.model = linear_model_in(parameters);
+    parsed.first_position = info.first_position;
+  }
+  KV_TRY(read_directory(shape, info.codec, frame, parsed));
   return parsed;
 }
 
+ByteView encoded_part(const ParsedFrame& parsed, ByteView frame, std::uint32_t index) {
+  return frame.subspan(parsed.offsets[index], parsed.directory[index].encoded_bytes);
+}
+
+Status check_sum(const ParsedFrame& parsed, const Placement& place, std::uint32_t index,
+                 MutableBytes payload) {
+  if (hash_substream(place, payload.data()) == parsed.directory[index].decoded_xxh3) return {};
+  return corrupt("checksum of sub-stream " + std::to_string(index));
+}
+
+/// A raw or a static one.
 Status decode_entry(const Kernels& kernels, const BlockShape& shape, const ParsedFrame& parsed,
                     ByteView frame, std::uint32_t index, MutableBytes payload) {
   const DirectoryEntry& entry = parsed.directory[index];
   const Placement place = placement_of(shape, index);
-  const ByteView encoded = frame.subspan(parsed.offsets[index], entry.encoded_bytes);
+  const ByteView encoded = encoded_part(parsed, frame, index);
   if (entry.kind == SubstreamKind::raw) {
     unpack_substream(place, encoded.data(), payload.data());
   } else {
     auto* const bytes = reinterpret_cast<std::uint8_t*>(payload.data());
     KV_TRY(decode_static(kernels, *parsed.tables, index, entry.table, place, encoded, bytes));
   }
-  if (hash_substream(place, payload.data()) == entry.decoded_xxh3) return {};
-  return corrupt("checksum of sub-stream " + std::to_string(index));
+  return check_sum(parsed, place, index, payload);
+}
+
+/// The first `layers` of a linear frame: each is needed for those above.
+Status decode_layers(const BlockShape& shape, const ParsedFrame& parsed, ByteView frame,
+                     std::uint32_t layers, MutableBytes payload, const Kernels& kernels) {
+  LinearDecoder decoder(*parsed.model, shape, parsed.first_position);
+  for (std::uint32_t l = 0; l < layers; ++l) {
+    const std::uint32_t first = l * shape.sides();
+    const bool is_linear = parsed.directory[first].kind == SubstreamKind::linear;
+    if (is_linear) KV_TRY(decoder.layer(encoded_part(parsed, frame, first), payload));
+    for (std::uint32_t i = first; i < first + shape.sides(); ++i) {
+      KV_TRY(is_linear ? check_sum(parsed, placement_of(shape, i), i, payload)
+                       : decode_entry(kernels, shape, parsed, frame, i, payload));
+    }
+    if (!is_linear) decoder.known_layer(payload);
+  }
+  return {};
 }
 
 const char* find_header_fault(const FrameHeader& header) {
@@ -117,7 +173,7 @@ const char* find_header_fault(const FrameHeader& header) {
     return "header checksum";
   }
   if (header.version != frame_version) return nullptr;  // told apart by the caller
-  if (header.reserved_0 != 0 || header.reserved_1 != 0) return "reserved bytes of the header";
+  if (header.reserved_0 != 0) return "reserved bytes of the header";
   if (header.codec > static_cast<std::uint8_t>(CodecId::predictor)) return "unknown codec";
   if (header.raw_bytes > block_bytes_max) return "raw length";
   if (header.substreams > substreams_max) return "number of sub-streams";
@@ -125,8 +181,10 @@ const char* find_header_fault(const FrameHeader& header) {
   if (header.frame_bytes < least || header.frame_bytes > least + header.raw_bytes) {
     return "frame length";
   }
-  if (header.codec == static_cast<std::uint8_t>(CodecId::raw) && header.tables_hash != 0) {
-    return "a raw frame with tables";
+  const auto codec = static_cast<CodecId>(header.codec);
+  if (codec == CodecId::raw && header.parameters_hash != 0) return "a raw frame with parameters";
+  if (codec != CodecId::linear && header.first_position != 0) {
+    return "a position in a frame that is not linear";
   }
   return nullptr;
 }
@@ -147,27 +205,35 @@ Result<FrameInfo> inspect_frame(ByteView frame) {
                    .raw_bytes = header.raw_bytes,
                    .frame_bytes = header.frame_bytes,
                    .substreams = header.substreams,
-                   .tables_hash = header.tables_hash,
+                   .first_position = header.first_position,
+                   .parameters_hash = header.parameters_hash,
                    .payload_xxh3 = header.payload_xxh3};
 }
 
-Status decode_frame(const BlockShape& shape, const StaticTables* tables, ByteView frame,
+Status decode_frame(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,
                     MutableBytes payload, SimdLevel level) {
   if (payload.size() != shape.raw_bytes()) return invalid("payload is not of the shape's size");
-  KV_ASSIGN(const ParsedFrame parsed, parse_frame(shape, tables, frame));
+  KV_ASSIGN(const ParsedFrame parsed, parse_frame(shape, parameters, frame));
   const Kernels& kernels = kernels_of(level);
+  if (parsed.model != nullptr) {
+    return decode_layers(shape, parsed, frame, shape.layers, payload, kernels);
+  }
   for (std::uint32_t i = 0; i < shape.substreams(); ++i) {
     KV_TRY(decode_entry(kernels, shape, parsed, frame, i, payload));
   }
   return {};
 }
 
-Status decode_substream(const BlockShape& shape, const StaticTables* tables, ByteView frame,
+Status decode_substream(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,
                         std::uint32_t index, MutableBytes payload, SimdLevel level) {
   if (payload.size() != shape.raw_bytes()) return invalid("payload is not of the shape's size");
   if (index >= shape.substreams()) return invalid("no such sub-stream");
-  KV_ASSIGN(const ParsedFrame parsed, parse_frame(shape, tables, frame));
-  return decode_entry(kernels_of(level), shape, parsed, frame, index, payload);
+  KV_ASSIGN(const ParsedFrame parsed, parse_frame(shape, parameters, frame));
+  const Kernels& kernels = kernels_of(level);
+  if (parsed.model != nullptr) {
+    return decode_layers(shape, parsed, frame, index / shape.sides() + 1, payload, kernels);
+  }
+  return decode_entry(kernels, shape, parsed, frame, index, payload);
 }
 
 }  // namespace kvstrata::codec

@@ -13,7 +13,9 @@ inline constexpr std::uint32_t frame_magic = 0x4653564b;  // "KVSF"
 inline constexpr std::uint8_t frame_version = 1;
 inline constexpr std::uint32_t substreams_max = 2048;
 
-enum class SubstreamKind : std::uint8_t { raw = 0, static_coded = 1 };
+/// linear: all of a layer, K and V in one chain, which is the first of the layer's sub-streams; a
+/// second is empty.
+enum class SubstreamKind : std::uint8_t { raw = 0, static_coded = 1, linear = 2 };
 
 struct FrameHeader {
   std::uint32_t magic;
@@ -23,8 +25,8 @@ struct FrameHeader {
   std::uint64_t raw_bytes;
   std::uint64_t frame_bytes;
   std::uint32_t substreams;
-  std::uint32_t reserved_1;
-  std::uint64_t tables_hash;
+  std::uint32_t first_position;  ///< linear: of the payload's first token; else 0
+  std::uint64_t parameters_hash;
   std::uint64_t payload_xxh3;
   std::uint64_t directory_xxh3;
   std::uint64_t header_xxh3;  ///< of all bytes before it

@@ -39,7 +39,7 @@ std::uint32_t BlockShape::substreams() const {
   if (is_opaque()) {
     return static_cast<std::uint32_t>((opaque_bytes + opaque_piece_bytes - 1) / opaque_piece_bytes);
   }
-  return layers * (head_dim_v == 0 ? 1 : 2);
+  return layers * sides();
 }
 
 std::uint64_t BlockShape::substream_bytes(std::uint32_t index) const {

@@ -24,7 +24,7 @@ LayerOrder::LayerOrder(const BlockShape& shape, std::uint32_t rotary_dim) {
 }
 
 LayerPlaces::LayerPlaces(const BlockShape& shape, std::uint32_t layer) {
-  const std::uint32_t sides = shape.head_dim_v == 0 ? 1 : 2;
+  const std::uint32_t sides = shape.sides();
   k_ = placement_of(shape, layer * sides);
   if (sides == 2) v_ = placement_of(shape, layer * sides + 1);
 }

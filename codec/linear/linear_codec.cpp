@@ -1,5 +1,6 @@
+#include "codec/linear/linear_codec.h"
+
 #include "codec/linear/cell_coder.h"
-#include "codec/linear/linear_pass.h"
 #include "kvstrata/check.h"
 
 namespace kvstrata::codec {
@@ -14,21 +15,54 @@ Error corrupt(std::size_t layer, const char* what) {
 
 }  // namespace
 
+LinearEncoder::LinearEncoder(const LinearModel& model, const BlockShape& shape,
+                             std::uint32_t first_position)
+    : model_(model), shape_(shape), pass_(model, shape.tokens, first_position) {}
+
+ByteVector LinearEncoder::layer(ByteView payload) {
+  const LayerPlaces places(shape_, layer_++);
+  CellEncoder encoder(shape_.dtype, model_.tables);
+  pass_.layer([&](const LayerOrder::Channel& channel, std::span<const Guess> guesses,
+                  std::span<std::uint32_t> patterns) {
+    places.load(payload, channel, patterns);
+    for (std::size_t t = 0; t < guesses.size(); ++t) {
+      encoder.put(patterns[t], guesses[t].mu, guesses[t].sigma_class);
+    }
+  });
+  return encoder.finish();
+}
+
+LinearDecoder::LinearDecoder(const LinearModel& model, const BlockShape& shape,
+                             std::uint32_t first_position)
+    : model_(model), shape_(shape), pass_(model, shape.tokens, first_position) {}
+
+Status LinearDecoder::layer(ByteView chain, MutableBytes payload) {
+  KV_ASSIGN(CellDecoder decoder, CellDecoder::open(shape_.dtype, model_.tables, chain));
+  const LayerPlaces places(shape_, layer_);
+  pass_.layer([&](const LayerOrder::Channel& channel, std::span<const Guess> guesses,
+                  std::span<std::uint32_t> patterns) {
+    for (std::size_t t = 0; t < guesses.size(); ++t) {
+      patterns[t] = decoder.get(guesses[t].mu, guesses[t].sigma_class);
+    }
+    places.store(channel, patterns, payload);
+  });
+  if (!decoder.at_end()) return corrupt(layer_, "its chain does not end where it should");
+  ++layer_;
+  return {};
+}
+
+void LinearDecoder::known_layer(ByteView payload) {
+  const LayerPlaces places(shape_, layer_++);
+  pass_.layer([&](const LayerOrder::Channel& channel, std::span<const Guess>,
+                  std::span<std::uint32_t> patterns) { places.load(payload, channel, patterns); });
+}
+
 ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload) {
   KV_CHECK(payload.bytes.size() == model.shape.raw_bytes(), "a payload of another shape");
-  LinearPass pass(model, model.shape.tokens, payload.first_position);
+  LinearEncoder encoder(model, model.shape, payload.first_position);
   ByteVector out;
   for (std::uint32_t l = 0; l < model.shape.layers; ++l) {
-    const LayerPlaces places(model.shape, l);
-    CellEncoder encoder(model.shape.dtype, model.tables);
-    pass.layer([&](const LayerOrder::Channel& channel, std::span<const Guess> guesses,
-                   std::span<std::uint32_t> patterns) {
-      places.load(payload.bytes, channel, patterns);
-      for (std::size_t t = 0; t < guesses.size(); ++t) {
-        encoder.put(patterns[t], guesses[t].mu, guesses[t].sigma_class);
-      }
-    });
-    const ByteVector chain = encoder.finish();
+    const ByteVector chain = encoder.layer(payload.bytes);
     const auto length = static_cast<std::uint32_t>(chain.size());
     for (int shift = 0; shift < 32; shift += 8) {
       out.push_back(static_cast<std::byte>(length >> shift));
@@ -41,24 +75,14 @@ ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload)
 Status decode_linear(const LinearModel& model, ByteView encoded, std::uint32_t first_position,
                      MutableBytes payload) {
   KV_CHECK(payload.size() == model.shape.raw_bytes(), "a payload of another shape");
-  LinearPass pass(model, model.shape.tokens, first_position);
+  LinearDecoder decoder(model, model.shape, first_position);
   for (std::uint32_t l = 0; l < model.shape.layers; ++l) {
     if (encoded.size() < length_bytes) return corrupt(l, "its length is missing");
     const std::uint32_t length = load_scalar(encoded.data(), length_bytes);
     encoded = encoded.subspan(length_bytes);
     if (encoded.size() < length) return corrupt(l, "it is cut");
-    KV_ASSIGN(CellDecoder decoder,
-              CellDecoder::open(model.shape.dtype, model.tables, encoded.first(length)));
+    KV_TRY(decoder.layer(encoded.first(length), payload));
     encoded = encoded.subspan(length);
-    const LayerPlaces places(model.shape, l);
-    pass.layer([&](const LayerOrder::Channel& channel, std::span<const Guess> guesses,
-                   std::span<std::uint32_t> patterns) {
-      for (std::size_t t = 0; t < guesses.size(); ++t) {
-        patterns[t] = decoder.get(guesses[t].mu, guesses[t].sigma_class);
-      }
-      places.store(channel, patterns, payload);
-    });
-    if (!decoder.at_end()) return corrupt(l, "its chain does not end where it should");
   }
   if (!encoded.empty()) return corrupt(model.shape.layers, "bytes left over");
   return {};

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 namespace kvstrata::codec {
@@ -21,7 +22,14 @@ class Rope {
  public:
   Rope() = default;
   explicit Rope(const RopeSpec& spec);
+  /// Of a stored model: per pair the angle of one position.
+  static Rope of(std::vector<std::uint32_t> steps) {
+    Rope rope;
+    rope.steps_ = std::move(steps);
+    return rope;
+  }
 
+  const std::vector<std::uint32_t>& steps() const { return steps_; }
   std::uint32_t pairs() const { return static_cast<std::uint32_t>(steps_.size()); }
   /// The turn of `pair` at `position`.
   Turn at(std::uint32_t pair, std::uint32_t position) const;

@@ -119,7 +119,7 @@ Status Flusher::fill_frame(storage::AppendRequest& request, const codec::BlockSh
   const auto info = codec::inspect_frame(frame);
   KV_CHECK(info.ok(), "a frame just written is well-formed");
   request.codec = static_cast<std::uint8_t>(info->codec);
-  request.table = info->tables_hash != 0 ? table : TableId{};
+  request.table = info->parameters_hash != 0 ? table : TableId{};
   return {};
 }
 

@@ -60,7 +60,7 @@ TEST_CASE("A static frame names its tables and is smaller by more than a fifth")
   const Example example;
   const auto info = inspect_frame(example.frame);
   CHECK(info->codec == CodecId::static_tables);
-  CHECK(info->tables_hash == example.tables->content_hash());
+  CHECK(info->parameters_hash == example.tables->content_hash());
   CHECK(example.frame.size() * 5 < example.payload.size() * 4);
   round_trip(example.shape, example.tables.get(), example.payload);
 }
@@ -72,7 +72,7 @@ TEST_CASE("A payload in which nothing gains becomes a raw frame") {
   for (std::byte& byte : noise) byte = static_cast<std::byte>(random());
   const ByteVector frame = round_trip(example.shape, example.tables.get(), noise);
   CHECK(inspect_frame(frame)->codec == CodecId::raw);
-  CHECK(inspect_frame(frame)->tables_hash == 0);
+  CHECK(inspect_frame(frame)->parameters_hash == 0);
   CHECK(frame.size() == frame_bytes_max(example.shape));
 }
 

@@ -150,7 +150,7 @@ Status Container::for_each_frame(const std::function<Status(const StoredFrame&)>
       }
       const bool is_known = info->codec == codec::CodecId::raw ||
                             (info->codec == codec::CodecId::static_tables && tables != nullptr &&
-                             info->tables_hash == tables->content_hash());
+                             info->parameters_hash == tables->content_hash());
       if (!is_known) return corrupt("a frame of a codec or with tables that its part lacks");
       KV_TRY(visit({part, number, at, *info}));
       at += info->frame_bytes;
