@@ -152,15 +152,15 @@ Status decode_entry(const Kernels& kernels, const BlockShape& shape, const Parse
 
 /// The first `layers` of a linear frame: each is needed for those above.
 Status decode_layers(const BlockShape& shape, const ParsedFrame& parsed, ByteView frame,
-                     std::uint32_t layers, MutableBytes payload, const Kernels& kernels) {
-  LinearDecoder decoder(*parsed.model, shape, parsed.first_position);
+                     std::uint32_t layers, MutableBytes payload, SimdLevel level) {
+  LinearDecoder decoder(*parsed.model, shape, parsed.first_position, level);
   for (std::uint32_t l = 0; l < layers; ++l) {
     const std::uint32_t first = l * shape.sides();
     const bool is_linear = parsed.directory[first].kind == SubstreamKind::linear;
     if (is_linear) KV_TRY(decoder.layer(encoded_part(parsed, frame, first), payload));
     for (std::uint32_t i = first; i < first + shape.sides(); ++i) {
       KV_TRY(is_linear ? check_sum(parsed, placement_of(shape, i), i, payload)
-                       : decode_entry(kernels, shape, parsed, frame, i, payload));
+                       : decode_entry(kernels_of(level), shape, parsed, frame, i, payload));
     }
     if (!is_linear) decoder.known_layer(payload);
   }
@@ -214,10 +214,10 @@ Status decode_frame(const BlockShape& shape, const CodecParameters* parameters, 
                     MutableBytes payload, SimdLevel level) {
   if (payload.size() != shape.raw_bytes()) return invalid("payload is not of the shape's size");
   KV_ASSIGN(const ParsedFrame parsed, parse_frame(shape, parameters, frame));
-  const Kernels& kernels = kernels_of(level);
   if (parsed.model != nullptr) {
-    return decode_layers(shape, parsed, frame, shape.layers, payload, kernels);
+    return decode_layers(shape, parsed, frame, shape.layers, payload, level);
   }
+  const Kernels& kernels = kernels_of(level);
   for (std::uint32_t i = 0; i < shape.substreams(); ++i) {
     KV_TRY(decode_entry(kernels, shape, parsed, frame, i, payload));
   }
@@ -229,11 +229,10 @@ Status decode_substream(const BlockShape& shape, const CodecParameters* paramete
   if (payload.size() != shape.raw_bytes()) return invalid("payload is not of the shape's size");
   if (index >= shape.substreams()) return invalid("no such sub-stream");
   KV_ASSIGN(const ParsedFrame parsed, parse_frame(shape, parameters, frame));
-  const Kernels& kernels = kernels_of(level);
   if (parsed.model != nullptr) {
-    return decode_layers(shape, parsed, frame, index / shape.sides() + 1, payload, kernels);
+    return decode_layers(shape, parsed, frame, index / shape.sides() + 1, payload, level);
   }
-  return decode_entry(kernels, shape, parsed, frame, index, payload);
+  return decode_entry(kernels_of(level), shape, parsed, frame, index, payload);
 }
 
 }  // namespace kvstrata::codec

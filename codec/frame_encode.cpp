@@ -114,7 +114,7 @@ Result<std::uint64_t> encode_frame(const BlockShape& shape, const CodecParameter
       sizeof(FrameHeader) + shape.substreams() * sizeof(DirectoryEntry);
   FrameBody body(shape, payload, out.subspan(head_bytes));
   if (const LinearModel* const model = linear_model_in(parameters)) {
-    LinearEncoder encoder(*model, shape, first_position);
+    LinearEncoder encoder(*model, shape, first_position, level);
     for (std::uint32_t l = 0; l < shape.layers; ++l) body.add_layer(encoder);
   } else if (const TableSet* const tables = tables_in(parameters)) {
     const Kernels& kernels = kernels_of(level);

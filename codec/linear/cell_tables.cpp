@@ -44,9 +44,8 @@ CellTables CellTables::fit(const CellCounts& counts) {
     for (std::size_t s = 0; s < cell_symbols; ++s) {
       weight[s] = std::min(counts[c][s], count_max) * 16 + prior_weight(c, s);
     }
-    tables.rows_[c].frequency = shares(weight);
+    tables.set_row(c, shares(weight));
   }
-  tables.set_begins();
   return tables;
 }
 
@@ -57,9 +56,10 @@ Result<CellTables> CellTables::parse(ByteView bytes) {
   if (bytes.size() != serialized_bytes) return corrupt("length");
   CellTables tables;
   std::size_t at = 0;
-  for (Row& row : tables.rows_) {
+  for (std::size_t c = 0; c < cell_contexts; ++c) {
     std::uint32_t sum = 0;
-    for (std::uint16_t& frequency : row.frequency) {
+    std::array<std::uint16_t, cell_symbols> row{};
+    for (std::uint16_t& frequency : row) {
       frequency = static_cast<std::uint16_t>(std::to_integer<unsigned>(bytes[at]) |
                                              std::to_integer<unsigned>(bytes[at + 1]) << 8);
       at += 2;
@@ -67,8 +67,8 @@ Result<CellTables> CellTables::parse(ByteView bytes) {
       sum += frequency;
     }
     if (sum != cell_frequency_sum) return corrupt("frequencies do not sum to 4096");
+    tables.set_row(c, row);
   }
-  tables.set_begins();
   return tables;
 }
 
@@ -76,21 +76,20 @@ ByteVector CellTables::serialize() const {
   ByteVector bytes;
   bytes.reserve(serialized_bytes);
   for (const Row& row : rows_) {
-    for (const std::uint16_t frequency : row.frequency) {
-      bytes.push_back(static_cast<std::byte>(frequency));
-      bytes.push_back(static_cast<std::byte>(frequency >> 8));
+    for (const Entry entry : row) {
+      bytes.push_back(static_cast<std::byte>(entry.frequency));
+      bytes.push_back(static_cast<std::byte>(entry.frequency >> 8));
     }
   }
   return bytes;
 }
 
-void CellTables::set_begins() {
-  for (Row& row : rows_) {
-    std::uint16_t begin = 0;
-    for (std::size_t s = 0; s < cell_symbols; ++s) {
-      row.begin[s] = begin;
-      begin = static_cast<std::uint16_t>(begin + row.frequency[s]);
-    }
+void CellTables::set_row(std::size_t context,
+                         const std::array<std::uint16_t, cell_symbols>& frequencies) {
+  std::uint16_t begin = 0;
+  for (std::size_t s = 0; s < cell_symbols; ++s) {
+    rows_[context][s] = {frequencies[s], begin};
+    begin = static_cast<std::uint16_t>(begin + frequencies[s]);
   }
 }
 

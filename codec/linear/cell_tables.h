@@ -25,11 +25,11 @@ using CellCounts = std::array<std::array<std::uint64_t, cell_symbols>, cell_cont
 
 class CellTables {
  public:
-  /// A row of frequencies (1.. each, of cell_frequency_sum), and where each symbol's slots begin.
-  struct Row {
-    std::array<std::uint16_t, cell_symbols> frequency;
-    std::array<std::uint16_t, cell_symbols> begin;
+  /// Of a symbol: its frequency (1.., of cell_frequency_sum), and where its slots begin.
+  struct Entry {
+    std::uint16_t frequency, begin;
   };
+  using Row = std::array<Entry, cell_symbols>;
 
   /// In integers alone. Contexts with few counts borrow from a bell curve.
   static CellTables fit(const CellCounts& counts);
@@ -40,9 +40,10 @@ class CellTables {
   static constexpr std::size_t serialized_bytes = cell_contexts * cell_symbols * 2;
 
   const Row& row(std::size_t context) const { return rows_[context]; }
+  const Row* rows() const { return rows_.data(); }
 
  private:
-  void set_begins();
+  void set_row(std::size_t context, const std::array<std::uint16_t, cell_symbols>& frequencies);
 
   std::array<Row, cell_contexts> rows_;
 };

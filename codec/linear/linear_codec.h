@@ -10,7 +10,8 @@ namespace kvstrata::codec {
 class LinearEncoder {
  public:
   /// For payloads of `shape`, whose layers and channels are the model's.
-  LinearEncoder(const LinearModel& model, const BlockShape& shape, std::uint32_t first_position);
+  LinearEncoder(const LinearModel& model, const BlockShape& shape, std::uint32_t first_position,
+                SimdLevel level = best_simd_level());
 
   /// The chain of the next layer.
   ByteVector layer(ByteView payload);
@@ -18,13 +19,15 @@ class LinearEncoder {
  private:
   const LinearModel& model_;
   const BlockShape shape_;
+  const SimdLevel level_;
   LinearPass pass_;
   std::uint32_t layer_ = 0;
 };
 
 class LinearDecoder {
  public:
-  LinearDecoder(const LinearModel& model, const BlockShape& shape, std::uint32_t first_position);
+  LinearDecoder(const LinearModel& model, const BlockShape& shape, std::uint32_t first_position,
+                SimdLevel level = best_simd_level());
 
   /// The next layer, from its chain to its place in the payload. After an error: no further.
   Status layer(ByteView chain, MutableBytes payload);
@@ -34,6 +37,7 @@ class LinearDecoder {
  private:
   const LinearModel& model_;
   const BlockShape shape_;
+  const SimdLevel level_;
   LinearPass pass_;
   std::uint32_t layer_ = 0;
 };

@@ -6,7 +6,9 @@
 #include <deque>
 
 #include "codec/linear/cell_coder.h"
+#include "codec/linear/linear_format.h"
 #include "codec/linear/linear_pass.h"
+#include "codec/linear/number.h"
 #include "codec/linear/plain_floats.h"
 
 namespace kvstrata::codec {
@@ -422,10 +424,13 @@ void Fit::pass_over_samples(Each&& each) const {
     LinearPass pass(model_, model_.shape.tokens, payloads_[i].first_position);
     for (std::uint32_t l = 0; l < model_.shape.layers; ++l) {
       const LayerPlaces places(model_.shape, l);
-      pass.layer([&](const LayerOrder::Channel& channel, std::span<const Guess> guesses,
+      pass.layer([&](const LayerOrder::Channel& channel, const Guesses& guesses,
                      std::span<std::uint32_t> patterns) {
         places.load(payloads_[i].bytes, channel, patterns);
-        for (std::size_t t = 0; t < guesses.size(); ++t) each.scalar(patterns[t], guesses[t]);
+        for (std::size_t t = 0; t < patterns.size(); ++t) {
+          each.scalar(patterns[t], guesses.mu[t], guesses.sigma_class[t]);
+        }
+        return true;
       });
       each.layer(l, pass.layer_steps());
     }
@@ -435,11 +440,12 @@ void Fit::pass_over_samples(Each&& each) const {
 /// Where each layer's scale begins, given that of the layer below.
 void Fit::fit_scales() {
   struct Sum {
+    std::size_t tokens;
     std::vector<std::int64_t> offset, count;
     std::vector<int> before;
-    void scalar(std::uint32_t, const Guess&) {}
+    void scalar(std::uint32_t, float, int) {}
     void layer(std::uint32_t l, const std::vector<int>& steps) {
-      for (std::size_t t = 0; t < steps.size(); ++t) {
+      for (std::size_t t = 0; t < tokens; ++t) {
         const int of_below = l == 0 ? 0 : before[t];
         offset[l] += std::int64_t{steps[t]} * 256 - std::int64_t{scale_slope_256} * of_below;
         ++count[l];
@@ -447,7 +453,7 @@ void Fit::fit_scales() {
       before = steps;
     }
   };
-  Sum sum;
+  Sum sum{.tokens = model_.shape.tokens};
   sum.offset.resize(model_.layers.size());
   sum.count.resize(model_.layers.size());
   pass_over_samples(sum);
@@ -461,8 +467,8 @@ void Fit::fit_tables() {
   struct Count {
     DType dtype;
     CellCounts counts{};
-    void scalar(std::uint32_t pattern, const Guess& guess) {
-      count_cell(dtype, pattern, guess.mu, guess.sigma_class, counts);
+    void scalar(std::uint32_t pattern, float mu, int sigma_class) {
+      count_cell(dtype, pattern, mu, sigma_class, counts);
     }
     void layer(std::uint32_t, const std::vector<int>&) {}
   };
@@ -485,6 +491,9 @@ Result<LinearModel> fit_linear(const BlockShape& shape, std::span<const PlacedPa
   if (options.rope.rotary_dim % 2 != 0 || options.rope.rotary_dim > shape.head_dim_k ||
       shape.head_dim_k % 2 != 0) {
     return invalid("the rotary dimension is even and no larger than an even head_dim_k");
+  }
+  if (std::uint64_t{shape.channels(Side::k)} + shape.channels(Side::v) > linear_channels_max) {
+    return invalid("more than 16,384 channels a layer");
   }
   if (options.layers_below > layers_below_max) return invalid("more than 8 layers below");
   if (!(options.rope.theta > 1 && options.rope.theta < 1e12)) return invalid("theta is 1..1e12");

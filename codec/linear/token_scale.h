@@ -1,4 +1,4 @@
-// TokenScale: how well a token is predicted, in steps of 2^(1/4), from the errors seen so far:
+// TokenScales: how well each token is predicted, in steps of 2^(1/4), from the errors seen so far:
 // those of the layer below, then those of the channels before. Integers only.
 #pragma once
 
@@ -7,6 +7,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <vector>
 
 namespace kvstrata::codec {
 
@@ -18,7 +19,7 @@ inline constexpr std::int64_t expected_units = 64;
 inline constexpr int scale_step_max = 40;
 /// A scale is taken anew after so many channels; what is said of a token before counts like that
 /// many.
-inline constexpr std::size_t scale_channels = 32, scale_prior_channels = 16;
+inline constexpr std::uint32_t scale_channels = 32, scale_prior_channels = 16;
 
 /// 2^(step / 4), the same float on every machine.
 inline float scale_of(int step) {
@@ -31,7 +32,7 @@ inline std::int32_t units_of(float error) {
   const float units = std::fabs(error) * error_units;
   return units < static_cast<float>(error_units_max)
              ? static_cast<std::int32_t>(std::nearbyint(units))
-             : error_units_max;  // also for what is no number
+             : error_units_max;
 }
 
 /// 4 log2(value / 64), rounded to the nearest step; `value` in 256ths.
@@ -46,35 +47,46 @@ constexpr int scale_step(std::uint64_t value_256) {
   return std::clamp(step, -scale_step_max, scale_step_max);
 }
 
-/// The state of one token while a layer is coded.
-class TokenScale {
+/// All tokens of a block while a layer is coded.
+class TokenScales {
  public:
-  /// `first`: the step the layer begins with.
-  explicit TokenScale(int first) : step_(std::clamp(first, -scale_step_max, scale_step_max)) {
-    // 16 channels' worth of it, in 256ths of units.
-    sum_256_ = static_cast<std::uint64_t>(
-                   std::nearbyint(scale_of(step_) * static_cast<float>(expected_units * 256))) *
-               scale_prior_channels;
-    weight_ = scale_prior_channels;
+  explicit TokenScales(std::size_t tokens) : steps_(tokens), units_(tokens), prior_256_(tokens) {}
+
+  /// A layer begins, with (slope · layer_steps[t] + offset) / 256, rounded.
+  void begin(std::int32_t slope_256, std::int32_t offset_256, const std::vector<int>& layer_steps) {
+    channels_ = 0;
+    for (std::size_t t = 0; t < steps_.size(); ++t) {
+      const std::int64_t first = std::int64_t{slope_256} * layer_steps[t] + offset_256 + 128;
+      steps_[t] = static_cast<std::int32_t>(
+          std::clamp<std::int64_t>(first >> 8, -scale_step_max, scale_step_max));
+      units_[t] = 0;
+      const float scale = scale_of(steps_[t]) * static_cast<float>(expected_units * 256);
+      prior_256_[t] = static_cast<std::uint64_t>(std::nearbyint(scale)) * scale_prior_channels;
+    }
   }
 
-  int step() const { return step_; }
-  void add(float error) {
-    const auto units = static_cast<std::uint64_t>(units_of(error));
-    sum_256_ += units * 256;
-    all_units_ += units;
-    ++weight_;
-    ++channels_;
-    if (channels_ % scale_channels == 0) step_ = scale_step(sum_256_ / weight_);
+  const std::int32_t* steps() const { return steps_.data(); }
+  /// Where the units of a channel's errors are added.
+  std::uint32_t* units() { return units_.data(); }
+  /// The units of so many channels, one or a pair, have been added.
+  void channels_added(std::uint32_t count) {
+    channels_ += count;
+    if (channels_ / scale_channels == (channels_ - count) / scale_channels) return;
+    for (std::size_t t = 0; t < steps_.size(); ++t) {
+      const std::uint64_t sum_256 = prior_256_[t] + std::uint64_t{units_[t]} * 256;
+      steps_[t] = scale_step(sum_256 / (scale_prior_channels + channels_));
+    }
   }
   /// Of the whole layer, for the layer above.
-  int layer_step() const {
-    return scale_step(all_units_ * 256 / std::max<std::uint64_t>(channels_, 1));
+  int layer_step(std::size_t token) const {
+    return scale_step(std::uint64_t{units_[token]} * 256 / std::max(channels_, 1U));
   }
 
  private:
-  int step_;
-  std::uint64_t sum_256_ = 0, all_units_ = 0, weight_ = 0, channels_ = 0;
+  std::vector<std::int32_t> steps_;
+  std::vector<std::uint32_t> units_;
+  std::vector<std::uint64_t> prior_256_;
+  std::uint32_t channels_ = 0;
 };
 
 }  // namespace kvstrata::codec

@@ -9,8 +9,9 @@
 #include <random>
 #include <vector>
 
-#include "synthetic_kv.h"
 #include "tests/base/seed.h"
+#include "tests/codec/round_trip.h"
+#include "tests/codec/synthetic_kv.h"
 
 using namespace kvstrata;
 using namespace kvstrata::codec;
@@ -33,26 +34,56 @@ std::uint32_t patterns_of(DType dtype) {
   return 1U << (8 * bytes_per_scalar(dtype));
 }
 
-ByteVector encode(DType dtype, const CellTables& tables, const std::vector<std::uint32_t>& scalars,
-                  const std::vector<Expected>& expected) {
-  CellEncoder encoder(dtype, tables);
-  for (std::size_t i = 0; i < scalars.size(); ++i) {
-    encoder.put(scalars[i], expected[i].mu, expected[i].sigma_class);
+/// Rows of what is expected, as kernels want them.
+struct Rows {
+  explicit Rows(const std::vector<Expected>& expected) {
+    for (const Expected& one : expected) {
+      mu.push_back(one.mu);
+      sigma_class.push_back(one.sigma_class);
+    }
+    mu.resize(padded_tokens(mu.size()));
+    sigma_class.resize(mu.size());
   }
-  return encoder.finish();
+  Guesses guesses(std::size_t first = 0) const {
+    return {mu.data() + first, sigma_class.data() + first};
+  }
+  std::vector<float> mu;
+  std::vector<std::int32_t> sigma_class;
+};
+
+/// All as one channel.
+ByteVector encode(DType dtype, const CellTables& tables, std::vector<std::uint32_t> scalars,
+                  const std::vector<Expected>& expected) {
+  const Rows rows(expected);
+  const std::size_t count = scalars.size();
+  scalars.resize(padded_tokens(count));
+  ByteVector chain;
+  for (const SimdLevel level : all_levels) {
+    CellEncoder encoder(dtype, tables, count, level);
+    encoder.put(std::span(scalars).first(count), rows.guesses());
+    const ByteVector of_level = encoder.finish();
+    if (level == SimdLevel::scalar) chain = of_level;
+    CHECK_MESSAGE((of_level == chain), "level " << static_cast<int>(level));
+  }
+  return chain;
 }
 
-/// The scalars of a chain, or nothing if something is wrong with it.
+/// The scalars of a chain, or nothing if something is wrong with it: the same at every level.
 std::vector<std::uint32_t> decode(DType dtype, const CellTables& tables, ByteView chain,
                                   const std::vector<Expected>& expected) {
-  auto decoder = CellDecoder::open(dtype, tables, chain);
-  if (!decoder) return {};
-  std::vector<std::uint32_t> scalars;
-  for (const Expected& one : expected) {
-    scalars.push_back(decoder->get(one.mu, one.sigma_class));
-    if (decoder->failed()) return {};
+  const Rows rows(expected);
+  std::vector<std::uint32_t> first;
+  for (const SimdLevel level : all_levels) {
+    std::vector<std::uint32_t> scalars(padded_tokens(expected.size()));
+    auto decoder = CellDecoder::open(dtype, tables, chain, expected.size(), level);
+    const bool whole = decoder &&
+                       decoder->get(rows.guesses(), std::span(scalars).first(expected.size())) &&
+                       decoder->at_end();
+    scalars.resize(whole ? expected.size() : 0);
+    if (level == SimdLevel::scalar) first = scalars;
+    CHECK_MESSAGE((scalars == first), "level " << static_cast<int>(level));
   }
-  return decoder->at_end() ? scalars : std::vector<std::uint32_t>{};
+  return first;
 }
 
 float any_float(Random& random) {
@@ -143,13 +174,47 @@ TEST_CASE("Random bytes are read within bounds") {
   const CellTables tables = flat_tables();
   const std::vector<Expected> expected(300, Expected{0.5F, -8});
   for (int round = 0; round < 300; ++round) {
-    const std::size_t words = random.below(50), raw = random.below(50);
-    ByteVector chain(40 + 2 * words + raw);
+    const std::size_t words = random.below(50), raw = random.below(50), rare = random.below(50);
+    ByteVector chain(12 + 4 * cell_lanes_few + 2 * words + raw + rare);
     for (std::byte& byte : chain) byte = static_cast<std::byte>(random.bits());
-    for (std::size_t i = 0; i < 8; ++i) chain[i] = std::byte{0};
+    for (std::size_t i = 0; i < 12; ++i) chain[i] = std::byte{0};
     chain[0] = static_cast<std::byte>(words);
     chain[4] = static_cast<std::byte>(raw);
+    chain[8] = static_cast<std::byte>(rare);
     for (const DType dtype : float_dtypes) decode(dtype, tables, chain, expected);
+  }
+}
+
+TEST_CASE("Channels of any length follow each other in a chain") {
+  Random random(test_seed("channels of cells"));
+  const CellTables tables = flat_tables();
+  for (std::size_t tokens = 1; tokens < 70; ++tokens) {
+    CAPTURE(tokens);
+    constexpr std::size_t channels = 5;
+    std::vector<Expected> expected(tokens);
+    for (Expected& one : expected) one = {bell(random), static_cast<int>(random.below(40)) - 30};
+    const Rows rows(expected);
+    std::vector<std::uint32_t> scalars(channels * padded_tokens(tokens));
+    for (std::uint32_t& bits : scalars) bits = pattern_of(DType::bf16, bell(random));
+    const auto channel = [&](std::vector<std::uint32_t>& of, std::size_t c) {
+      return std::span(of).subspan(c * padded_tokens(tokens), tokens);
+    };
+    ByteVector chain;
+    for (const SimdLevel level : all_levels) {
+      CellEncoder encoder(DType::bf16, tables, channels * tokens, level);
+      for (std::size_t c = 0; c < channels; ++c) encoder.put(channel(scalars, c), rows.guesses());
+      const ByteVector of_level = encoder.finish();
+      if (level == SimdLevel::scalar) chain = of_level;
+      CHECK((of_level == chain));
+      auto decoder = CellDecoder::open(DType::bf16, tables, chain, channels * tokens, level);
+      REQUIRE(decoder);
+      std::vector<std::uint32_t> decoded(scalars.size());
+      for (std::size_t c = 0; c < channels; ++c) {
+        CHECK(decoder->get(rows.guesses(), channel(decoded, c)));
+        CHECK(std::ranges::equal(channel(decoded, c), channel(scalars, c)));
+      }
+      CHECK(decoder->at_end());
+    }
   }
 }
 
