@@ -99,6 +99,8 @@ struct Kernels {
                   std::uint8_t* payload);
 };
 
+/// The best level this CPU has and this build knows, whatever KVSTRATA_SIMD says.
+SimdLevel detected_simd_level();
 /// The kernels of `level`, or of the best level below it that this build and CPU have.
 const Kernels& kernels_of(SimdLevel level);
 

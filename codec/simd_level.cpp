@@ -34,15 +34,15 @@ SimdLevel wanted() {
   return text == "avx2" ? SimdLevel::avx2 : SimdLevel::avx512;
 }
 
-SimdLevel detected_level() {
+}  // namespace
+
+SimdLevel detected_simd_level() {
   static const SimdLevel level = detect();
   return level;
 }
 
-}  // namespace
-
 SimdLevel best_simd_level() {
-  static const SimdLevel level = std::min(detected_level(), wanted());
+  static const SimdLevel level = std::min(detected_simd_level(), wanted());
   return level;
 }
 
@@ -55,7 +55,7 @@ const Kernels avx2_kernels{avx2::decode, avx2::decode_symbols, avx2::encode, avx
 
 const Kernels& kernels_of([[maybe_unused]] SimdLevel level) {
 #if defined(__x86_64__)
-  const SimdLevel usable = std::min(level, detected_level());
+  const SimdLevel usable = std::min(level, detected_simd_level());
   if (usable == SimdLevel::avx512) return avx512_kernels;
   if (usable == SimdLevel::avx2) return avx2_kernels;
 #endif
