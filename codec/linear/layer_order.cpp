@@ -1,8 +1,7 @@
 #include "codec/linear/layer_order.h"
 
+#include <algorithm>
 #include <cstring>
-
-#include "codec/scalar_format.h"
 
 namespace kvstrata::codec {
 
@@ -29,18 +28,52 @@ LayerPlaces::LayerPlaces(const BlockShape& shape, std::uint32_t layer) {
   if (sides == 2) v_ = placement_of(shape, layer * sides + 1);
 }
 
+namespace {
+
+/// Calls visit(token, offset) for all tokens of a channel.
+template <typename Visit>
+void for_each_token(const Placement& place, std::uint32_t channel, std::size_t tokens,
+                    Visit&& visit) {
+  for (std::uint32_t t = 0; t < tokens;) {
+    std::uint64_t offset = place.at(channel, t);
+    const std::size_t end = std::min<std::size_t>(tokens, t + place.page_tokens);
+    for (; t < end; ++t, offset += place.token_stride) visit(t, offset);
+  }
+}
+
+template <typename Scalar>
+void load_row(const Placement& place, std::uint32_t channel, ByteView payload,
+              std::span<std::uint32_t> patterns) {
+  for_each_token(place, channel, patterns.size(), [&](std::uint32_t token, std::uint64_t offset) {
+    Scalar scalar;
+    std::memcpy(&scalar, payload.data() + offset, sizeof scalar);
+    patterns[token] = scalar;
+  });
+}
+
+template <typename Scalar>
+void store_row(const Placement& place, std::uint32_t channel,
+               std::span<const std::uint32_t> patterns, MutableBytes payload) {
+  for_each_token(place, channel, patterns.size(), [&](std::uint32_t token, std::uint64_t offset) {
+    const auto scalar = static_cast<Scalar>(patterns[token]);
+    std::memcpy(payload.data() + offset, &scalar, sizeof scalar);
+  });
+}
+
+}  // namespace
+
 void LayerPlaces::load(ByteView payload, const LayerOrder::Channel& channel,
                        std::span<std::uint32_t> patterns) const {
-  for (std::uint32_t t = 0; t < patterns.size(); ++t) {
-    patterns[t] = load_scalar(payload.data() + at(channel, t), k_.scalar_bytes);
-  }
+  const Placement& place = of(channel);
+  place.scalar_bytes == 1 ? load_row<std::uint8_t>(place, channel.number, payload, patterns)
+                          : load_row<std::uint16_t>(place, channel.number, payload, patterns);
 }
 
 void LayerPlaces::store(const LayerOrder::Channel& channel, std::span<const std::uint32_t> patterns,
                         MutableBytes payload) const {
-  for (std::uint32_t t = 0; t < patterns.size(); ++t) {
-    std::memcpy(payload.data() + at(channel, t), &patterns[t], k_.scalar_bytes);
-  }
+  const Placement& place = of(channel);
+  place.scalar_bytes == 1 ? store_row<std::uint8_t>(place, channel.number, patterns, payload)
+                          : store_row<std::uint16_t>(place, channel.number, patterns, payload);
 }
 
 }  // namespace kvstrata::codec

@@ -35,15 +35,19 @@ class LayerPlaces {
   LayerPlaces(const BlockShape& shape, std::uint32_t layer);
 
   std::uint64_t at(const LayerOrder::Channel& channel, std::uint32_t token) const {
-    return (channel.side == Side::k ? k_ : v_).at(channel.number, token);
+    return of(channel).at(channel.number, token);
   }
-  /// The patterns of a channel's tokens from 0 on, and back.
+  /// The patterns of a channel's tokens from 0 on, and back; of scalars of 1 or 2 bytes.
   void load(ByteView payload, const LayerOrder::Channel& channel,
             std::span<std::uint32_t> patterns) const;
   void store(const LayerOrder::Channel& channel, std::span<const std::uint32_t> patterns,
              MutableBytes payload) const;
 
  private:
+  const Placement& of(const LayerOrder::Channel& channel) const {
+    return channel.side == Side::k ? k_ : v_;
+  }
+
   Placement k_, v_;
 };
 

@@ -1,5 +1,6 @@
 // The kernels as they are meant: one number at a time.
 #include <cmath>
+#include <vector>
 
 #include "codec/linear/cell_scalar.h"
 #include "codec/linear/linear_kernels.h"
@@ -10,45 +11,43 @@ namespace kvstrata::codec {
 
 namespace {
 
-std::int32_t packed_at(const std::int32_t* packed, std::size_t channel, std::size_t token,
-                       std::size_t tokens) {
-  const std::int32_t four = packed[channel / 4 * tokens + token];
-  return static_cast<std::int8_t>(static_cast<std::uint32_t>(four) >> 8 * (channel % 4));
-}
-
 void pack(std::int32_t& four, std::size_t byte, std::int32_t value) {
   const std::uint32_t before = byte == 0 ? 0 : static_cast<std::uint32_t>(four);
   four = static_cast<std::int32_t>(before | (static_cast<std::uint32_t>(value) & 0xff) << 8 * byte);
 }
 
-std::int32_t sum_of(const Products& products, std::size_t row, std::size_t token) {
-  std::int32_t sum = 0;
-  const std::int8_t* weight = products.weights + row * products.row_stride;
-  for (const std::int32_t* const input : products.inputs) {
-    for (std::size_t c = 0; c < products.channels; ++c) {
-      sum += *weight++ * packed_at(input, c, token, products.tokens);
+/// Calls visit(row, token, sum) for all sums.
+template <typename Visit>
+void for_each_sum(const Products& products, Visit&& visit) {
+  std::vector<std::int8_t> inputs(products.inputs.size() * products.channels);
+  for (std::size_t t = 0; t < products.tokens; ++t) {
+    std::int8_t* to = inputs.data();
+    for (const std::int32_t* const input : products.inputs) {
+      for (std::size_t c = 0; c < products.channels; ++c) {
+        const auto four = static_cast<std::uint32_t>(input[c / 4 * products.tokens + t]);
+        *to++ = static_cast<std::int8_t>(four >> 8 * (c % 4));
+      }
+    }
+    for (std::size_t r = 0; r < products.rows; ++r) {
+      const std::int8_t* const weights = products.weights + r * products.row_stride;
+      std::int32_t sum = 0;
+      for (std::size_t i = 0; i < inputs.size(); ++i) sum += inputs[i] * weights[i];
+      visit(r, t, static_cast<float>(sum));
     }
   }
-  return sum;
 }
 
 void map(const Products& products, const float* scale, const float* bias, float* expected) {
-  for (std::size_t r = 0; r < products.rows; ++r) {
-    for (std::size_t t = 0; t < products.tokens; ++t) {
-      const auto sum = static_cast<float>(sum_of(products, r, t));
-      expected[r * products.tokens + t] = std::fma(sum, scale[r], bias[r]);
-    }
-  }
+  for_each_sum(products, [&](std::size_t r, std::size_t t, float sum) {
+    expected[r * products.tokens + t] = std::fma(sum, scale[r], bias[r]);
+  });
 }
 
 void join(const Products& products, const float* scale, const float* token_scale, float* expected) {
-  for (std::size_t r = 0; r < products.rows; ++r) {
-    for (std::size_t t = 0; t < products.tokens; ++t) {
-      const auto sum = static_cast<float>(sum_of(products, r, t));
-      float& number = expected[r * products.tokens + t];
-      number = std::fma(sum, scale[r] * token_scale[t], number);
-    }
-  }
+  for_each_sum(products, [&](std::size_t r, std::size_t t, float sum) {
+    float& number = expected[r * products.tokens + t];
+    number = std::fma(sum, scale[r] * token_scale[t], number);
+  });
 }
 
 void learn(const float* errors, std::span<const float> weights, std::size_t tokens,

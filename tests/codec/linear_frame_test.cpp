@@ -133,6 +133,34 @@ TEST_CASE("A frame is decoded with the stored form of its model, in any layout, 
   }
 }
 
+TEST_CASE("Every level writes the same linear frames and reads them, whatever the tokens are") {
+  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp8_e4m3, DType::fp8_e5m2}) {
+    CAPTURE(to_string(dtype));
+    Example example("linear levels", dtype);
+    for (const std::uint32_t tokens : {1U, 15U, 16U, 33U, 200U, 256U}) {
+      CAPTURE(tokens);
+      BlockShape shape = example.shape;
+      shape.tokens = tokens;
+      ByteVector payload = example.blocks.source.block(shape, example.random, position);
+      for (std::size_t i = 0; i < payload.size(); i += 1 + example.random.below(400)) {
+        payload[i] =
+            static_cast<std::byte>(example.random.bits());  // tails, some of them no numbers
+      }
+      ByteVector first;
+      for (const SimdLevel level : all_levels) {
+        ByteVector frame(frame_bytes_max(shape));
+        frame.resize(
+            encode_frame(shape, &example.parameters, payload, 0, frame, level, position).value());
+        if (level == SimdLevel::scalar) first = frame;
+        CHECK((frame == first));
+        ByteVector decoded(payload.size());
+        CHECK(decode_frame(shape, &example.parameters, first, decoded, level).ok());
+        CHECK((decoded == payload));
+      }
+    }
+  }
+}
+
 TEST_CASE("Layers that gain nothing stay raw beside linear ones, wherever they are") {
   Example example("raw layer");
   const std::uint64_t layer_bytes = example.shape.raw_bytes() / example.shape.layers;
