@@ -130,8 +130,11 @@ class Fit {
     model_.rope = rope_;
   }
 
-  LinearModel run() {
+  Result<LinearModel> run() {
     for (std::uint32_t l = 0; l < model_.shape.layers; ++l) {
+      if (options_.cancelled != nullptr && *options_.cancelled) {
+        return Error(ErrorKind::cancelled, "fit linear: cancelled");
+      }
       LayerSamples samples = load(l);
       model_.layers.push_back(fit_layer(samples));
       remember(std::move(samples));
@@ -478,6 +481,18 @@ void Fit::fit_tables() {
 }
 
 }  // namespace
+
+std::uint64_t linear_fit_bytes(const BlockShape& shape, std::uint32_t layers_below,
+                               std::uint64_t tokens) {
+  const std::uint64_t channels = std::uint64_t{shape.channels(Side::k)} + shape.channels(Side::v);
+  const std::uint64_t below = layers_below * channels;
+  // Targets and inputs of a layer and those below it, and what is made of them on the way.
+  const std::uint64_t samples = tokens * channels * sizeof(float) * 2 * (layers_below + 3);
+  // Moments, their damped copy, its factor, the inverse and its factor, products kept.
+  const std::uint64_t matrices = sizeof(double) * (6 * below * below + 6 * below * channels);
+  const std::uint64_t model = shape.layers * (below + 2 * channels) * channels;
+  return samples + matrices + model;
+}
 
 Result<LinearModel> fit_linear(const BlockShape& shape, std::span<const PlacedPayload> payloads,
                                const LinearFitOptions& options) {

@@ -2,6 +2,7 @@
 // and from the channels before it. Immutable once fitted, shared freely between threads.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -51,7 +52,13 @@ struct LinearFitOptions {
   /// So many layers from the bottom are fitted a second time, with tokens weighted by how well they
   /// are predicted. It pays most there, and each costs as much as two others.
   std::uint32_t weighted_layers = 3;
+  /// When it becomes true, the fit ends with `cancelled` before its next layer. May be null.
+  const std::atomic<bool>* cancelled = nullptr;
 };
+
+/// Of memory that a fit takes at most, beside the payloads.
+std::uint64_t linear_fit_bytes(const BlockShape& shape, std::uint32_t layers_below,
+                               std::uint64_t tokens);
 
 /// Fits on blocks of `shape`, several thousand tokens of them for anything good; `invalid_argument`
 /// for shapes the codec does not serve (opaque, int8, fp32).

@@ -74,7 +74,7 @@ struct MemoryConfig {
 
 /// `[codec]`
 struct CodecConfig {
-  std::string at_rest = "static";  ///< "static" or "raw"
+  std::string at_rest = "static";  ///< "static", "linear" or "raw"
 
   friend bool operator==(const CodecConfig&, const CodecConfig&) = default;
 };

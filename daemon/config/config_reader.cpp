@@ -164,8 +164,8 @@ Result<std::uint32_t> parse_socket_mode(std::string_view text) {
 }
 
 Result<std::string> parse_at_rest(std::string_view text) {
-  if (text == "static" || text == "raw") return std::string(text);
-  return Error(ErrorKind::invalid_argument, "write \"static\" or \"raw\"");
+  if (text == "static" || text == "linear" || text == "raw") return std::string(text);
+  return Error(ErrorKind::invalid_argument, "write \"static\", \"linear\" or \"raw\"");
 }
 
 Result<std::string> parse_tenant_name(std::string_view text) {

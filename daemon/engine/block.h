@@ -39,6 +39,7 @@ struct Block {
 
   BlockKey key;
   std::optional<Hash256> parent;
+  std::optional<std::uint32_t> first_position;  ///< of its first token in the sequence, if known
   TenantId tenant;
   std::uint64_t raw_bytes = 0;
   std::uint64_t xxh3 = 0;  ///< of the payload; known once ready or on disk

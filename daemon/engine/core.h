@@ -20,7 +20,9 @@ struct Counters {
                 load_bytes_disk = 0, load_failures = 0;
   std::uint64_t put_blocks = 0, put_bytes = 0, put_exists = 0, put_conflicts = 0, put_refused = 0;
   std::uint64_t encoded_blocks = 0, encoded_raw_bytes = 0, encoded_frame_bytes = 0,
-                encoded_raw_for_lag = 0, durable_blocks = 0, durable_failures = 0;
+                encoded_raw_for_lag = 0, encoded_linear_blocks = 0, durable_blocks = 0,
+                durable_failures = 0;
+  std::uint64_t fits = 0, fits_adopted = 0, fits_failed = 0;
   std::uint64_t admission_declined_blocks = 0, admission_later_blocks = 0;
   std::uint64_t evicted_blocks = 0, evicted_bytes = 0, evicted_unadmitted_blocks = 0;
   std::uint64_t removed_blocks = 0;
@@ -40,6 +42,7 @@ struct Core {
   std::unique_ptr<storage::Store> store;
   std::unique_ptr<WorkerPool> workers;   ///< copies, look-ups, decoding: somebody waits for these
   std::unique_ptr<WorkerPool> encoders;  ///< background
+  std::unique_ptr<WorkerPool> fitters;   ///< one thread, at the lowest priority, for minutes
 
   /// Runs `work` on the control thread unless the engine is gone by then. Any thread.
   void to_control(std::function<void()> work) {

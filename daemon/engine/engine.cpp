@@ -43,6 +43,7 @@ Status EngineImpl::open() {
   KV_ASSIGN(core_.store, storage::Store::open(core_.options.store));
   core_.workers = make_worker_pool(core_.options.worker_threads, "kv-worker");
   core_.encoders = make_worker_pool(core_.options.encode_threads, "kv-encode");
+  core_.fitters = make_worker_pool(1, "kv-fit", ThreadPriority::lowest);
   KV_TRY(gate_.open());
   KV_TRY(namespaces_.load());
   core_.store->on_dropped([this](std::span<const BlockKey> keys) {
@@ -59,6 +60,8 @@ Status EngineImpl::open() {
 // workers never runs.
 EngineImpl::~EngineImpl() {
   core_.disconnect();
+  fitter_.cancel();
+  if (core_.fitters) core_.fitters->join();
   if (core_.encoders) core_.encoders->join();
   if (core_.workers) core_.workers->join();
   core_.store.reset();

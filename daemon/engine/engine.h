@@ -28,8 +28,12 @@ struct EngineOptions {
   Milliseconds reservation_period{30'000};  ///< a slot not committed by then is taken back
   std::size_t directory_entries_max = 1u << 20;
   std::uint64_t prefault_bytes = 0;
-  std::string codec = "static";   ///< for blocks at rest: "static" or "raw"
-  std::string admission = "all";  ///< to the disk: "all" or "second-use"
+  /// For blocks at rest: "raw", "static", or "linear": static until a linear model is fitted, then
+  /// whichever of the two is shorter.
+  std::string codec = "static";
+  std::uint64_t linear_fit_tokens = 24'576;    ///< stored before there is a fit, and fitted on
+  std::uint64_t linear_fit_bytes_max = 1_GiB;  ///< of memory while there is one
+  std::string admission = "all";               ///< to the disk: "all" or "second-use"
   /// Test hook: false lets "second-use" decline blocks while the disk has plenty of room, too.
   bool admit_all_until_full = true;
   const Clock* clock = &Clock::system();

@@ -16,6 +16,7 @@
 #include "daemon/engine/lease_desk.h"
 #include "daemon/engine/loader.h"
 #include "daemon/engine/namespaces.h"
+#include "daemon/engine/parameter_fitter.h"
 #include "daemon/engine/put_path.h"
 #include "daemon/engine/remover.h"
 
@@ -111,7 +112,8 @@ class EngineImpl final : public Engine {
   Finder finder_{core_, namespaces_, directory_};
   LeaseDesk leases_{core_, directory_};
   Loader loader_{core_, namespaces_, directory_};
-  Flusher flusher_{core_, namespaces_, directory_, finder_};
+  ParameterFitter fitter_{core_, namespaces_};
+  Flusher flusher_{core_, namespaces_, directory_, finder_, fitter_};
   DiskGate gate_{core_, directory_, flusher_};
   PutPath puts_{core_, namespaces_, directory_, finder_, flusher_, gate_};
   Remover remover_{core_, directory_, finder_};

@@ -21,7 +21,11 @@ class WorkerPool : public Executor {
   virtual void join() = 0;
 };
 
+/// lowest: they run when nobody else wants to.
+enum class ThreadPriority { normal, lowest };
+
 /// A pool of `threads` workers; the destructor joins.
-std::unique_ptr<WorkerPool> make_worker_pool(std::size_t threads, const char* name);
+std::unique_ptr<WorkerPool> make_worker_pool(std::size_t threads, const char* name,
+                                             ThreadPriority priority = ThreadPriority::normal);
 
 }  // namespace kvstrata::daemon

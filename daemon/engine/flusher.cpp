@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/engine/block_position.h"
+#include "daemon/engine/frame_writer.h"
+
 namespace kvstrata::daemon {
 
 namespace {
@@ -21,8 +24,13 @@ std::uint64_t unflushed_max(const EngineOptions& options) {
 
 }  // namespace
 
-Flusher::Flusher(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder)
-    : core_(core), namespaces_(namespaces), directory_(directory), finder_(finder) {
+Flusher::Flusher(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder,
+                 ParameterFitter& fitter)
+    : core_(core),
+      namespaces_(namespaces),
+      directory_(directory),
+      finder_(finder),
+      fitter_(fitter) {
   finder_.doubts().on_settled([this] { pump(); });
 }
 
@@ -69,8 +77,8 @@ bool Flusher::start(const BlockPtr& block) {
   if (!finder_.doubts().may_write(block->key)) return false;
   LayerGroupState& group = namespaces_.get(block->key.ns)->group(block->key.group);
   if (group.fitting) return false;
-  const bool wants_tables = core_.options.codec == "static" && block->raw_bytes != 0;
-  if (wants_tables && group.tables->current().second == nullptr) {
+  const bool wants_tables = core_.options.codec != "raw" && block->raw_bytes != 0;
+  if (wants_tables && !group.tables->current(codec::CodecId::static_tables).parameters) {
     fit_tables(block, group);
     return false;
   }
@@ -86,16 +94,16 @@ void Flusher::fit_tables(const BlockPtr& sample, LayerGroupState& group) {
   const codec::BlockShape shape = namespaces_.get(key.ns)->shape(key.group, sample->raw_bytes);
   const ByteView payload(sample->slot.data, sample->raw_bytes);
   core_.encoders->post([this, sample, key, shape, payload] {
-    using Fitted = std::pair<TableId, CodecTables::Tables>;
-    auto fitted = [&]() -> Result<Fitted> {
+    auto fitted = [&]() -> Result<CodecTables::Stored> {
       KV_ASSIGN(auto tables, codec::StaticTables::fit(shape, std::span(&payload, 1)));
-      KV_ASSIGN(const TableId id, core_.store->add_table(key.ns, pack_tables(key.group, *tables)));
-      return Fitted{id, tables};
+      KV_ASSIGN(const TableId id,
+                core_.store->add_table(key.ns, pack_parameters(key.group, *tables)));
+      return CodecTables::Stored{id, tables};
     }();
     core_.to_control([this, sample, key, result = std::move(fitted)] {
       LayerGroupState& state = namespaces_.get(key.ns)->group(key.group);
       state.fitting = false;
-      if (result) state.tables->add(result->first, result->second);
+      if (result) state.tables->add(result->id, result->parameters);
       // Without tables (a full disk, say) the block goes raw; the next one tries to fit again.
       if (!result) {
         std::erase(queue_, sample);
@@ -107,32 +115,18 @@ void Flusher::fit_tables(const BlockPtr& sample, LayerGroupState& group) {
   });
 }
 
-// On an encoder.
-Status Flusher::fill_frame(storage::AppendRequest& request, const codec::BlockShape& shape,
-                           const std::pair<TableId, CodecTables::Tables>& current,
-                           ByteView payload) {
-  KV_ASSIGN(request.frame, storage::FrameBuffer::take(codec::frame_bytes_max(shape)));
-  const auto& [table, tables] = current;
-  KV_ASSIGN(request.frame_bytes, codec::encode_frame(shape, tables.get(), payload,
-                                                     request.payload_xxh3, request.frame.bytes()));
-  const ByteView frame = ByteView(request.frame.bytes()).first(request.frame_bytes);
-  const auto info = codec::inspect_frame(frame);
-  KV_CHECK(info.ok(), "a frame just written is well-formed");
-  request.codec = static_cast<std::uint8_t>(info->codec);
-  request.table = info->parameters_hash != 0 ? table : TableId{};
-  return {};
-}
-
 void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
   bytes_in_flight_ += block->raw_bytes;
   ++blocks_in_flight_;
-  auto [table, tables] = group.tables->current();
+  FrameWriter writer;
   const bool lags = !keeps_up();
-  if (lags || core_.options.codec == "raw") {
-    table = {};
-    tables = nullptr;
-    core_.counters.encoded_raw_for_lag += lags ? 1 : 0;
+  if (!lags && core_.options.codec != "raw") {
+    writer.tables = group.tables->current(codec::CodecId::static_tables);
+    // Far slower than static: only while little waits.
+    const bool has_time = dirty_bytes_ <= unflushed_max(core_.options) / 8;
+    if (has_time) writer.linear = group.tables->current(codec::CodecId::linear);
   }
+  core_.counters.encoded_raw_for_lag += lags ? 1 : 0;
   auto encoded = std::make_shared<Encoded>();
   storage::AppendRequest& request = encoded->request;
   request.key = block->key;
@@ -142,18 +136,25 @@ void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
   request.payload_xxh3 = block->xxh3;
   request.expires_unix_ms = block->expires_unix_ms;
   request.pinned = block->pinned;
-  const codec::BlockShape shape =
-      namespaces_.get(block->key.ns)->shape(block->key.group, block->raw_bytes);
+  encoded->first_position = block->first_position;
+  const Namespace& ns = *namespaces_.get(block->key.ns);
+  writer.shape = ns.shape(block->key.group, block->raw_bytes);
   const ByteView payload(block->slot.data, block->raw_bytes);
   ++encoding_blocks_;
-  core_.encoders->post([this, block, shape, payload, table, tables, encoded] {
-    encoded->status = fill_frame(encoded->request, shape, {table, tables}, payload);
+  core_.encoders->post([this, block, writer, payload, encoded,
+                        block_tokens = ns.model().block_tokens] {
+    if (writer.linear.parameters && !encoded->first_position) {
+      encoded->first_position =
+          find_first_position(*core_.store, block->key, encoded->request.parent, block_tokens);
+    }
+    encoded->status = writer.write(payload, encoded->first_position.value_or(0), encoded->request);
     core_.to_control([this, block, encoded] { append(block, encoded); });
   });
 }
 
 void Flusher::append(const BlockPtr& block, std::shared_ptr<Encoded> encoded) {
   --encoding_blocks_;
+  if (encoded->first_position) block->first_position = encoded->first_position;
   if (!encoded->status) {
     finish(block, encoded->status.error());
     return;
@@ -167,6 +168,9 @@ void Flusher::append(const BlockPtr& block, std::shared_ptr<Encoded> encoded) {
   core_.counters.encoded_raw_bytes += block->raw_bytes;
   core_.counters.encoded_frame_bytes += encoded->request.frame_bytes;
   ++core_.counters.encoded_blocks;
+  const bool is_linear =
+      encoded->request.codec == static_cast<std::uint8_t>(codec::CodecId::linear);
+  core_.counters.encoded_linear_blocks += is_linear ? 1 : 0;
   const Status queued = core_.store->append(
       std::move(encoded->request), [this, block](Result<storage::IndexEntry> entry) {
         core_.to_control([this, block, entry = std::move(entry)] { finish(block, entry); });
@@ -183,6 +187,7 @@ void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {
       return;
     }
     block->entry = *entry;
+    fitter_.block_stored(block->key, block->raw_bytes);
   } else if (block->unwanted) {
     finder_.doubts().remove_tombstone(block->key);  // nobody misses what was removed
   } else if (entry.error().kind() == ErrorKind::cancelled) {

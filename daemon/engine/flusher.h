@@ -13,12 +13,14 @@
 #include "daemon/engine/block_directory.h"
 #include "daemon/engine/finder.h"
 #include "daemon/engine/namespaces.h"
+#include "daemon/engine/parameter_fitter.h"
 
 namespace kvstrata::daemon {
 
 class Flusher {
  public:
-  Flusher(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder);
+  Flusher(Core& core, Namespaces& namespaces, BlockDirectory& directory, Finder& finder,
+          ParameterFitter& fitter);
 
   /// The sequence of a block that becomes visible now.
   Sequence take_sequence() { return {next_sequence_++}; }
@@ -48,6 +50,7 @@ class Flusher {
   /// An encoded block on its way into the store.
   struct Encoded {
     storage::AppendRequest request;
+    std::optional<std::uint32_t> first_position;  ///< once it was found out
     Status status;
   };
   /// Blocks that were added later, though they became visible before, don't hold it up: they could
@@ -68,9 +71,6 @@ class Flusher {
   bool start(const BlockPtr& block);
   void fit_tables(const BlockPtr& sample, LayerGroupState& group);
   void encode(const BlockPtr& block, const LayerGroupState& group);
-  static Status fill_frame(storage::AppendRequest& request, const codec::BlockShape& shape,
-                           const std::pair<TableId, CodecTables::Tables>& current,
-                           ByteView payload);
   void append(const BlockPtr& block, std::shared_ptr<Encoded> encoded);
   void finish(const BlockPtr& block, Result<storage::IndexEntry> entry);
   void tell_failure(const Block& block, const Error& why);
@@ -84,6 +84,7 @@ class Flusher {
   Namespaces& namespaces_;
   BlockDirectory& directory_;
   Finder& finder_;
+  ParameterFitter& fitter_;
   std::uint64_t next_sequence_ = 1;
   std::uint64_t last_write_order_ = 0;
   std::deque<BlockPtr> queue_;

@@ -65,11 +65,11 @@ void Loader::start(const BlockPtr& block) {
 
 // On a worker.
 Loader::Decoded Loader::decode(const Target& target, const storage::ReadRecord& record) {
-  const CodecTables::Tables tables = target.tables->find(target.table);
-  if (target.table != TableId{} && tables == nullptr) {
-    return {Error(ErrorKind::corrupt, "the frame's codec tables are missing"), {}};
+  const CodecTables::Parameters parameters = target.tables->find(target.table);
+  if (target.table != TableId{} && parameters == nullptr) {
+    return {Error(ErrorKind::corrupt, "the frame's codec parameters are missing"), {}};
   }
-  Status status = codec::decode_frame(target.shape, tables.get(), record.frame, target.payload);
+  Status status = codec::decode_frame(target.shape, parameters.get(), record.frame, target.payload);
   if (!status) return {std::move(status), {}};
   return {{}, ByteVector(record.identity.begin(), record.identity.end())};
 }

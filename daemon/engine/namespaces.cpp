@@ -1,25 +1,27 @@
 #include "daemon/engine/namespaces.h"
 
 #include <algorithm>
+#include <ranges>
 
 namespace kvstrata::daemon {
 
-std::pair<TableId, CodecTables::Tables> CodecTables::current() const {
+CodecTables::Stored CodecTables::current(codec::CodecId codec) const {
   const std::scoped_lock lock(mutex_);
-  const auto at = by_id_.find(current_);
-  return at == by_id_.end() ? std::pair<TableId, Tables>{} : std::pair{at->first, at->second};
+  for (const auto& [id, parameters] : std::views::reverse(by_id_)) {
+    if (parameters->codec() == codec) return {id, parameters};
+  }
+  return {};
 }
 
-CodecTables::Tables CodecTables::find(TableId id) const {
+CodecTables::Parameters CodecTables::find(TableId id) const {
   const std::scoped_lock lock(mutex_);
   const auto at = by_id_.find(id);
   return at == by_id_.end() ? nullptr : at->second;
 }
 
-void CodecTables::add(TableId id, Tables tables) {
+void CodecTables::add(TableId id, Parameters parameters) {
   const std::scoped_lock lock(mutex_);
-  by_id_[id] = std::move(tables);
-  current_ = std::max(current_, id);
+  by_id_[id] = std::move(parameters);
 }
 
 codec::BlockShape Namespace::shape(std::uint16_t group_index, std::uint64_t raw_bytes) const {
@@ -54,10 +56,10 @@ Status Namespaces::load_tables(Namespace& ns) {
     KV_ASSIGN(const ByteVector packed, core_.store->table(ns.record.id, id));
     if (packed.size() < 2) return Error(ErrorKind::corrupt, "codec tables without a group");
     const auto group = load_le<std::uint16_t>(packed.data());
-    auto tables = codec::StaticTables::parse(ByteView(packed).subspan(2));
-    // Frames that need unreadable tables become misses; the rest of the store is fine.
-    if (!tables || (!ns.is_opaque() && group >= ns.groups.size())) continue;
-    ns.group(group).tables->add(id, *tables);
+    auto parameters = codec::CodecParameters::parse(ByteView(packed).subspan(2));
+    // Frames that need unreadable ones become misses; the rest of the store is fine.
+    if (!parameters || (!ns.is_opaque() && group >= ns.groups.size())) continue;
+    ns.group(group).tables->add(id, *parameters);
   }
   return {};
 }
@@ -113,8 +115,8 @@ std::vector<Namespace*> Namespaces::of_tenant(const Caller& caller) {
   return found;
 }
 
-ByteVector pack_tables(std::uint16_t group, const codec::StaticTables& tables) {
-  const ByteVector bytes = tables.serialize();
+ByteVector pack_parameters(std::uint16_t group, const codec::CodecParameters& parameters) {
+  const ByteVector bytes = parameters.serialize();
   ByteVector packed(sizeof group + bytes.size());
   store_le(packed.data(), group);
   std::ranges::copy(bytes, packed.begin() + sizeof group);

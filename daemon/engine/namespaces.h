@@ -1,9 +1,10 @@
 // Namespaces keeps what the engine needs of each registered namespace at run time: shapes of its
-// blocks, the codec tables in use, whether its weights are still current. Control thread only,
+// blocks, the codec parameters in use, whether its weights are still current. Control thread only,
 // except CodecTables, which locks itself.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -15,27 +16,33 @@
 
 namespace kvstrata::daemon {
 
-/// Tables of one layer group: the ones new blocks are coded with, and older ones that stored frames
-/// still need. Any thread.
+/// What the codecs learned of one layer group: the parameters that new blocks are coded with, and
+/// older ones that stored frames still need. Any thread.
 class CodecTables {
  public:
-  using Tables = std::shared_ptr<const codec::StaticTables>;
+  using Parameters = std::shared_ptr<const codec::CodecParameters>;
+  struct Stored {
+    TableId id;  ///< 0 and null: none fitted yet
+    Parameters parameters;
+  };
 
-  std::pair<TableId, Tables> current() const;  ///< id 0 and null: none fitted yet
-  Tables find(TableId id) const;
-  void add(TableId id, Tables tables);  ///< becomes the current one
+  Stored current(codec::CodecId codec) const;  ///< the newest of this codec
+  Parameters find(TableId id) const;
+  void add(TableId id, Parameters parameters);
 
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<TableId, Tables> by_id_;
-  TableId current_;
+  std::map<TableId, Parameters> by_id_;
 };
 
 struct LayerGroupState {
   codec::BlockShape shape;
   std::uint64_t block_bytes = 0;
   std::shared_ptr<CodecTables> tables = std::make_shared<CodecTables>();
-  bool fitting = false;
+  bool fitting = false;    ///< its first tables, which blocks wait for
+  bool refitting = false;  ///< in the background
+  // Bytes of payload that became durable in this run, and at how many there is a fit again.
+  std::uint64_t stored_bytes = 0, tables_due_bytes = 0, linear_due_bytes = 0;
 };
 
 struct Namespace {
@@ -74,7 +81,7 @@ class Namespaces {
   std::unordered_map<NamespaceId, std::unique_ptr<Namespace>> by_id_;
 };
 
-/// Codec tables as the store keeps them: group u16, then the codec's own bytes.
-ByteVector pack_tables(std::uint16_t group, const codec::StaticTables& tables);
+/// Codec parameters as the store keeps them: group u16, then the codec's own bytes.
+ByteVector pack_parameters(std::uint16_t group, const codec::CodecParameters& parameters);
 
 }  // namespace kvstrata::daemon

@@ -332,10 +332,21 @@ void PutPath::forget_expired(const BlockPtr& block) {
       });
 }
 
+/// Known where the block before it is in memory, and its position is.
+std::optional<std::uint32_t> PutPath::first_position_of(const Batch& batch,
+                                                        const Incoming& incoming) const {
+  if (batch.ns->is_opaque()) return std::nullopt;
+  if (!incoming.parent) return 0;
+  const BlockPtr before = directory_.find({incoming.key.ns, *incoming.parent, incoming.key.group});
+  if (before == nullptr || !before->first_position) return std::nullopt;
+  return *before->first_position + batch.ns->model().block_tokens;
+}
+
 void PutPath::fill(const std::shared_ptr<Batch>& batch, std::size_t index) {
   Incoming& incoming = batch->blocks[index];
   const BlockPtr block = directory_.add(incoming.key, batch->caller.tenant);
   block->parent = incoming.parent;
+  block->first_position = first_position_of(*batch, incoming);
   block->raw_bytes = incoming.source.size();
   block->writer = batch->caller.connection;
   block->pinned = batch->asked.pinned;

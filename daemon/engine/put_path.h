@@ -50,6 +50,8 @@ class PutPath {
                  const std::optional<storage::IndexEntry>& stored);
   void compare(const std::shared_ptr<Batch>& batch, std::size_t index, const BlockPtr& block,
                bool on_disk);
+  std::optional<std::uint32_t> first_position_of(const Batch& batch,
+                                                 const Incoming& incoming) const;
   void fill(const std::shared_ptr<Batch>& batch, std::size_t index);
   void forget_expired(const BlockPtr& block);
   void write_again(Batch& batch, const BlockPtr& block);

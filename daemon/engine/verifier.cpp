@@ -51,10 +51,10 @@ class Verification : public std::enable_shared_from_this<Verification> {
   Status check(std::size_t index, const Result<storage::ReadRecord>& record) const {
     if (!record) return record.error();
     const auto& [key, entry] = entries_[index];
-    const auto tables = ns_tables(key.group)->find(entry.table);
+    const auto parameters = ns_tables(key.group)->find(entry.table);
     const codec::BlockShape shape = ns_.shape(key.group, entry.raw_bytes);
     ByteVector payload(entry.raw_bytes);
-    KV_TRY(codec::decode_frame(shape, tables.get(), record->frame, payload));
+    KV_TRY(codec::decode_frame(shape, parameters.get(), record->frame, payload));
     if (hash_payload(payload) == entry.payload_xxh3) return {};
     return Error(ErrorKind::corrupt, "the payload's hash is not that of the bytes put");
   }

@@ -31,7 +31,6 @@ struct SecondUse : EngineKit {
     return *committed;
   }
   std::uint64_t gauge(const char* name) { return engine().stats(caller()).gauges.at(name); }
-  std::uint64_t counter(const char* name) { return engine().stats(caller()).counters.at(name); }
   void write_what_is_admitted() {
     loop().run_until([&] { return gauge("dirty_blocks") == 0; });
   }

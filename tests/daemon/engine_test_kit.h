@@ -74,6 +74,7 @@ class EngineKit {
   Result<Removal> remove(const Caller& by, NamespaceId ns, std::vector<std::uint32_t> tokens);
 
   TestLoop& loop() { return loop_; }
+  std::uint64_t counter(const char* name) { return engine_->stats(caller()).counters.at(name); }
 
  private:
   void open();

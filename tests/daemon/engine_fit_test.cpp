@@ -1,0 +1,189 @@
+// What the engine learns of stored blocks in the background, and that blocks come back whichever
+// parameters they were written with.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+
+#include "engine_test_kit.h"
+#include "tests/base/seed.h"
+#include "tests/codec/layered_kv.h"
+
+using namespace kvstrata;
+using namespace kvstrata::daemon;
+using namespace kvstrata::daemon::test;
+
+namespace {
+
+constexpr std::size_t sequence_blocks = 8;
+
+/// Sequences of blocks whose layers tell of each other.
+class LayeredStore {
+ public:
+  explicit LayeredStore(const char* name)
+      : random_(kvstrata::test::test_seed(name)), source_(random_) {
+    shape_.tokens = 32;
+    spec_.tenant = "default";
+    spec_.model.fingerprint = "layered";
+    spec_.model.block_tokens = shape_.tokens;
+    spec_.model.groups = {{GroupKind::full_attention, shape_.layers, shape_.kv_heads,
+                           shape_.head_dim_k, shape_.head_dim_v, 0}};
+  }
+
+  void open(EngineKit& kit) { ns_ = kit.open_namespace(spec_, kit.caller()).ns; }
+
+  void put(EngineKit& kit, std::size_t sequences) {
+    for (std::size_t s = 0; s < sequences; ++s) {
+      Stored stored;
+      for (std::uint32_t b = 0; b < sequence_blocks; ++b) {
+        stored.blocks.push_back(source_.block(shape_, random_, b * shape_.tokens));
+      }
+      for (std::size_t t = 0; t < sequence_blocks * shape_.tokens; ++t) {
+        stored.tokens.push_back(static_cast<std::uint32_t>(random_.below(1U << 30)));
+      }
+      REQUIRE(kit.put(kit.caller(), ns_, stored.tokens, stored.blocks, true).ok());
+      stored_.push_back(std::move(stored));
+    }
+  }
+
+  void check_all(EngineKit& kit) {
+    for (const Stored& stored : stored_) {
+      const auto loaded = kit.get(kit.caller(), ns_, stored.tokens);
+      REQUIRE(loaded.ok());
+      REQUIRE(loaded->blocks.size() == stored.blocks.size());
+      for (std::size_t b = 0; b < stored.blocks.size(); ++b) {
+        REQUIRE(loaded->blocks[b].status == 0);
+        CHECK((bytes_of_block(loaded->blocks[b]) == stored.blocks[b]));
+      }
+      CHECK(kit.engine().release(kit.caller(), loaded->grant.lease).ok());
+    }
+  }
+
+ private:
+  struct Stored {
+    std::vector<std::uint32_t> tokens;
+    std::vector<ByteVector> blocks;
+  };
+  kvstrata::test::Random random_;
+  kvstrata::test::LayeredKv source_;
+  codec::BlockShape shape_ = kvstrata::test::layered_shape(DType::bf16, "LSPHTC", 3);
+  NamespaceSpec spec_;
+  NamespaceId ns_;
+  std::vector<Stored> stored_;
+};
+
+void wait_for(EngineKit& kit, const char* counter, std::uint64_t value) {
+  kit.loop().run_until([&] { return kit.counter(counter) >= value; });
+}
+
+double bytes_a_block(EngineKit& kit, std::uint64_t frames_before, std::uint64_t blocks) {
+  return static_cast<double>(kit.counter("encoded_frame_bytes") - frames_before) /
+         static_cast<double>(blocks);
+}
+
+}  // namespace
+
+TEST_CASE("Tables are fitted again as more blocks arrive, and older frames stay readable") {
+  EngineKit kit;
+  LayeredStore store("refit tables");
+  store.open(kit);
+  store.put(kit, 4);
+  wait_for(kit, "fits_adopted", 1);
+  CHECK(kit.counter("fits_failed") == 0);
+  store.put(kit, 2);
+  store.check_all(kit);
+  kit.restart();
+  store.open(kit);
+  store.check_all(kit);
+}
+
+TEST_CASE("With linear at rest, blocks are shorter once there is a model, and all come back") {
+  EngineKit kit;
+  kit.options().codec = "linear";
+  kit.options().linear_fit_tokens = 2048;
+  kit.restart();
+  LayeredStore store("linear at rest");
+  store.open(kit);
+  store.put(kit, 12);
+  wait_for(kit, "fits_adopted", 2);  // tables, and the model
+  CHECK(kit.counter("fits_failed") == 0);
+  const double before = bytes_a_block(kit, 0, 12 * sequence_blocks);
+  const std::uint64_t frames = kit.counter("encoded_frame_bytes");
+  store.put(kit, 3);
+  CHECK(kit.counter("encoded_linear_blocks") >= 2 * sequence_blocks);
+  CHECK(bytes_a_block(kit, frames, 3 * sequence_blocks) < before * 0.9);
+  store.check_all(kit);
+  kit.restart();
+  store.open(kit);
+  store.check_all(kit);
+  store.put(kit, 1);
+  CHECK(kit.counter("encoded_linear_blocks") > 0);  // the model was kept
+  store.check_all(kit);
+}
+
+TEST_CASE("An engine that ends while it fits ends soon") {
+  EngineKit kit;
+  kit.options().codec = "linear";
+  kit.options().linear_fit_tokens = 2048;
+  kit.restart();
+  LayeredStore store("ended fit");
+  store.open(kit);
+  store.put(kit, 9);
+  kit.loop().run_until([&] { return kit.counter("fits") >= 2; });
+  kit.restart();
+  store.open(kit);
+  store.check_all(kit);
+}
+
+TEST_CASE("A model that would need more memory than allowed is not fitted, and nothing is lost") {
+  EngineKit kit;
+  kit.options().codec = "linear";
+  kit.options().linear_fit_tokens = 2048;
+  kit.options().linear_fit_bytes_max = 1_MiB;
+  kit.restart();
+  LayeredStore store("no memory to fit");
+  store.open(kit);
+  store.put(kit, 12);
+  wait_for(kit, "fits_failed", 1);
+  store.check_all(kit);
+}
+
+TEST_CASE("Opaque values of any length are fitted again together") {
+  EngineKit kit;
+  NamespaceSpec spec = small_model("opaque");
+  spec.model.groups.clear();
+  const auto ns = kit.open_namespace(spec, kit.caller()).ns;
+  NewBlocks asked;
+  asked.ns = ns;
+  asked.by = SelectBy::key;
+  asked.durable = true;
+  auto values = std::make_shared<ByteVector>();
+  for (std::uint32_t i = 0; i < 60; ++i) {
+    ByteVector value = make_sequence(i, 1).blocks.front();
+    value.resize(value.size() - i);
+    asked.keys.push_back("key " + std::to_string(i));
+    asked.lengths.push_back(value.size());
+    values->insert(values->end(), value.begin(), value.end());
+  }
+  REQUIRE(kit.await<Committed>([&](auto done) {
+               kit.engine().put(kit.caller(), asked, values, 0, std::move(done));
+             })
+              .ok());
+  kit.loop().run_until(
+      [&] { return kit.engine().stats(kit.caller()).gauges.at("fits_open") == 0; });
+  CHECK(kit.counter("fits") >= 1);
+  CHECK(kit.counter("fits_failed") == 0);
+  Selection selection;
+  selection.ns = ns;
+  selection.by = SelectBy::key;
+  selection.keys = asked.keys;
+  const auto loaded = kit.await<Loaded>([&](auto done) {
+    kit.engine().get(kit.caller(), selection, false, Milliseconds(10000), std::move(done));
+  });
+  REQUIRE(loaded.ok());
+  ByteVector all;
+  for (const LoadedBlock& block : loaded->blocks) {
+    const auto bytes = bytes_of_block(block);
+    all.insert(all.end(), bytes.begin(), bytes.end());
+  }
+  CHECK((all == *values));
+}
