@@ -19,7 +19,7 @@ constexpr std::uint64_t growth = 8;
 constexpr std::size_t table_blocks_max = 40;
 constexpr std::uint64_t table_bytes_max = 64_MiB;
 /// One block in so many is not fitted on, but judges the fit.
-constexpr std::size_t judges = 5;
+constexpr std::size_t judges = 4;
 /// New parameters are worth their place if they save one byte in so many.
 constexpr std::uint64_t least_gain = 200;
 constexpr std::uint32_t layers_below = 3;
