@@ -1,5 +1,6 @@
 // Fitting the linear codec: least squares on the layers below, Cholesky of what remains, both in
 // double; then rounding to the integers that are coded with.
+#define EIGEN_USE_BLAS  // which looks at the CPU; Eigen alone is compiled for SSE2
 #include <Eigen/Cholesky>
 #include <Eigen/Core>
 #include <cmath>
@@ -407,16 +408,23 @@ void Fit::round_map(LinearLayer& layer, Matrix& weights, const Moments& moments,
     step(c) = std::max(weights.row(c).cwiseAbs().maxCoeff(), 1e-12) / 127;
     layer.map_scale[static_cast<std::size_t>(c)] = static_cast<float>(step(c));
   }
-  for (Index i = 0; i < count; ++i) {
-    Vector left(channels);
-    for (Index c = 0; c < channels; ++c) {
-      const long rounded = std::clamp(std::lround(weights(c, i) / step(c)), -127L, 127L);
-      layer.map[static_cast<std::size_t>(c * count + i)] = static_cast<std::int8_t>(rounded);
-      left(c) = (weights(c, i) - static_cast<double>(rounded) * step(c)) / upper(i, i);
-      at_mean(c) -= static_cast<double>(rounded) * step(c) * moments.input_mean(i);
+  // In blocks: within one, column by column; what it does to all after it is one product.
+  constexpr Index block = 64;
+  for (Index first = 0; first < count; first += block) {
+    const Index size = std::min(block, count - first), after = count - first - size;
+    Matrix left(channels, size);
+    for (Index j = 0; j < size; ++j) {
+      const Index i = first + j;
+      for (Index c = 0; c < channels; ++c) {
+        const long rounded = std::clamp(std::lround(weights(c, i) / step(c)), -127L, 127L);
+        layer.map[static_cast<std::size_t>(c * count + i)] = static_cast<std::int8_t>(rounded);
+        left(c, j) = (weights(c, i) - static_cast<double>(rounded) * step(c)) / upper(i, i);
+        at_mean(c) -= static_cast<double>(rounded) * step(c) * moments.input_mean(i);
+      }
+      const Index rest = size - j - 1;
+      weights.middleCols(i + 1, rest) -= left.col(j) * upper.row(i).segment(i + 1, rest);
     }
-    const Index after = count - i - 1;
-    weights.rightCols(after) -= left * upper.row(i).tail(after);
+    weights.rightCols(after) -= left * upper.block(first, first + size, size, after);
   }
 }
 

@@ -13,7 +13,7 @@ BASE = """
     g++ pkg-config cmake ninja-build ccache git python3-venv
     librocksdb-dev liburing-dev libboost1.81-dev libboost-context1.81-dev libxxhash-dev
     libbenchmark-dev doctest-dev libcli11-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
-    libssl-dev libsodium-dev libtomlplusplus-dev libeigen3-dev
+    libssl-dev libsodium-dev libtomlplusplus-dev libeigen3-dev libblis-serial-dev
 """.split()
 CLANG = "clang-19 libclang-rt-19-dev".split()
 CHECK = CLANG + "clang-format-19 clang-tidy-19".split()
