@@ -1,6 +1,6 @@
 """Runs a model on real text and writes its KV cache as blocks, for `tools/dev bench codec`.
 
-usage: python dump_kv.py MODEL OUT_DIR [--fit-tokens N] [--test-tokens N] [--text FILE]
+usage: python dump_kv.py MODEL OUT_DIR [--fit-tokens N] [--test-tokens N] [--text FILE | --code]
 
 Sequences of 512 tokens, each cut into blocks of 256. OUT_DIR gets fit.safetensors and
 test.safetensors with a tensor a block, named `SEQUENCE.BLOCK`: bf16 [layers, 2, kv_heads, 256,
@@ -11,6 +11,7 @@ or not at all.
 import argparse
 import pathlib
 import pydoc_data.topics
+import sysconfig
 import time
 
 import torch
@@ -25,6 +26,13 @@ def prose(path: pathlib.Path | None) -> str:
     if path:
         return path.read_text(errors="replace")
     return "\n".join(pydoc_data.topics.topics.values())
+
+
+def code() -> str:
+    """Sources of Python's standard library, the larger modules, in the order of their names."""
+    folder = pathlib.Path(sysconfig.get_path("stdlib"))
+    sources = [path for path in sorted(folder.glob("*.py")) if path.stat().st_size > 40_000]
+    return "\n".join(path.read_text(errors="replace") for path in sources)
 
 
 def blocks_of(model, ids: torch.Tensor) -> list[torch.Tensor]:
@@ -54,11 +62,13 @@ def main() -> None:
     parser.add_argument("out", type=pathlib.Path)
     parser.add_argument("--fit-tokens", type=int, default=24_576)
     parser.add_argument("--test-tokens", type=int, default=2_048)
-    parser.add_argument("--text", type=pathlib.Path)
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument("--text", type=pathlib.Path)
+    source.add_argument("--code", action="store_true", help="Python's standard library as text")
     options = parser.parse_args()
     torch.set_grad_enabled(False)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    ids = tokenizer(prose(options.text), return_tensors="pt").input_ids[0]
+    ids = tokenizer(code() if options.code else prose(options.text), return_tensors="pt").input_ids[0]
     if len(ids) < options.fit_tokens + options.test_tokens:
         raise SystemExit(f"the text has {len(ids)} tokens, {options.fit_tokens} to fit and "
                          f"{options.test_tokens} to test are wanted")

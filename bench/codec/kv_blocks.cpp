@@ -72,6 +72,24 @@ KvBlocks load_kv(const std::string& path, std::size_t blocks_max) {
   return blocks;
 }
 
+KvBlocks first_blocks(const KvBlocks& blocks, std::size_t count) {
+  KvBlocks first = blocks;
+  first.payloads.resize(std::min(count, blocks.payloads.size()));
+  first.first_positions.resize(first.payloads.size());
+  return first;
+}
+
+KvBlocks interleaved(const KvBlocks& a, const KvBlocks& b) {
+  KvBlocks both{.shape = a.shape, .payloads = {}, .first_positions = {}};
+  for (std::size_t i = 0; i < std::min(a.payloads.size(), b.payloads.size()); ++i) {
+    for (const KvBlocks* from : {&a, &b}) {
+      both.payloads.push_back(from->payloads[i]);
+      both.first_positions.push_back(from->first_positions[i]);
+    }
+  }
+  return both;
+}
+
 KvBlocks convert(const KvBlocks& bf16, DType dtype) {
   const codec::ScalarFormat format = codec::scalar_format(dtype);
   const float largest = largest_of(dtype);

@@ -25,6 +25,10 @@ KvBlocks load_kv(const std::string& path, std::size_t blocks_max = SIZE_MAX);
 /// value it is that value.
 KvBlocks convert(const KvBlocks& bf16, DType dtype);
 
+/// At most so many of the blocks, and of two kinds of text in turn.
+KvBlocks first_blocks(const KvBlocks& blocks, std::size_t count);
+KvBlocks interleaved(const KvBlocks& a, const KvBlocks& b);
+
 /// The same blocks with layers [first, first + layers) alone.
 KvBlocks cut_layers(const KvBlocks& blocks, std::uint32_t first, std::uint32_t layers);
 

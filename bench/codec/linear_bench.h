@@ -6,7 +6,14 @@
 
 namespace kvstrata::bench {
 
-/// Fits on all of `fit`, which takes minutes. `rope_theta` is that of the model.
-void bench_linear(const KvBlocks& fit, const KvBlocks& test, double rope_theta, Figures& figures);
+/// Blocks of text of another kind: program code.
+struct CodeBlocks {
+  KvBlocks fit, test;
+};
+
+/// Fits several times, on the first 24,576 tokens of `fit` or on all, which takes minutes. Without
+/// `code` nothing is said of mixed traffic.
+void bench_linear(const KvBlocks& fit, const KvBlocks& test, const CodeBlocks* code,
+                  Figures& figures);
 
 }  // namespace kvstrata::bench

@@ -34,15 +34,20 @@ ByteVector encode(const KvBlocks& blocks, const codec::StaticTables& tables, std
   return frame;
 }
 
+double bits_with(const codec::StaticTables& tables, const KvBlocks& test) {
+  std::uint64_t bytes = 0;
+  for (std::size_t i = 0; i < test.payloads.size(); ++i) {
+    bytes += encode(test, tables, i, codec::best_simd_level()).size();
+  }
+  const double scalar_bits = 8.0 * bytes_per_scalar(test.shape.dtype);
+  return scalar_bits * static_cast<double>(bytes) / static_cast<double>(test.bytes());
+}
+
 void measure_size(const std::string& name, const KvBlocks& fit, const KvBlocks& test,
                   Figures& figures) {
   const auto tables = fit_tables(fit);
-  std::uint64_t bytes = 0;
-  for (std::size_t i = 0; i < test.payloads.size(); ++i) {
-    bytes += encode(test, *tables, i, codec::best_simd_level()).size();
-  }
   const double scalar_bits = 8.0 * bytes_per_scalar(test.shape.dtype);
-  const double bits = scalar_bits * static_cast<double>(bytes) / static_cast<double>(test.bytes());
+  const double bits = bits_with(*tables, test);
   const double bound = entropy_bits(test, *tables);
   const std::string prefix = name.empty() ? "" : name + "_";
   figures.add(prefix + "static_bits", bits, "bits/scalar");
@@ -157,6 +162,10 @@ class FarBlocks {
 };
 
 }  // namespace
+
+double static_bits(const KvBlocks& fit, const KvBlocks& test) {
+  return bits_with(*fit_tables(fit), test);
+}
 
 void bench_static_size(const KvBlocks& fit, const KvBlocks& test, Figures& figures) {
   measure_size("", fit, test, figures);

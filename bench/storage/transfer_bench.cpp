@@ -9,7 +9,7 @@
 
 #include "bench/common/process.h"
 #include "bench/storage/blocks.h"
-#include "bench/storage/fio.h"
+#include "bench/common/fio.h"
 #include "bench/storage/room.h"
 #include "storage/segment/segment_file.h"
 

@@ -41,7 +41,8 @@ def run(options) -> int:
         raise StepFailed(f"there is no benchmark '{options.name}'; there are: {', '.join(known)}")
     command = [*known[options.name], *options.arguments]
     if options.name == "codec" and "--kv" not in options.arguments:
-        command += ["--kv", model.ensure_kv(fit_tokens=24_576, test_tokens=2_048)]
+        command += ["--kv", model.ensure_kv(fit_tokens=81_920, test_tokens=2_048),
+                    "--code-kv", model.ensure_kv(fit_tokens=12_288, test_tokens=2_048, code=True)]
     if options.json:
         command += ["--json", options.json.resolve()]
     say(f"bench {options.name}: started")

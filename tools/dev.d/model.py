@@ -30,11 +30,11 @@ def ensure() -> pathlib.Path:
     return model
 
 
-def ensure_kv(fit_tokens: int, test_tokens: int) -> pathlib.Path:
+def ensure_kv(fit_tokens: int, test_tokens: int, code: bool = False) -> pathlib.Path:
     """fit.safetensors and test.safetensors of `bench/codec/dump_kv.py`; whole or not at all."""
-    text = TEXT if TEXT.exists() else None
-    made_of = f"{text.stem if text else 'python-reference'}-{fit_tokens}-{test_tokens}"
-    kv = cache_dir() / f"smollm2-kv-{made_of}"
+    text = TEXT if TEXT.exists() and not code else None
+    source = "python-sources" if code else text.stem if text else "python-reference"
+    kv = cache_dir() / f"smollm2-kv-{source}-{fit_tokens}-{test_tokens}"
     if (kv / "test.safetensors").exists():
         say(f"KV cache: {kv}")
         return kv
@@ -44,5 +44,5 @@ def ensure_kv(fit_tokens: int, test_tokens: int) -> pathlib.Path:
     kv.mkdir(parents=True, exist_ok=True)
     run("make KV cache", [venv_python(), ROOT / "bench" / "codec" / "dump_kv.py", folder, kv,
                           "--fit-tokens", fit_tokens, "--test-tokens", test_tokens,
-                          *(["--text", text] if text else [])])
+                          *(["--code"] if code else ["--text", text] if text else [])])
     return kv

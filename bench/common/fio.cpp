@@ -1,4 +1,4 @@
-#include "bench/storage/fio.h"
+#include "bench/common/fio.h"
 
 #include <array>
 #include <cstdio>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/storage/disk_rate.h"
+#include "bench/common/disk_rate.h"
 
 namespace kvstrata::bench {
 
