@@ -1,0 +1,140 @@
+// Linear frames and models from anybody: every input is an error or decodes, the same at every
+// level of machine code; and any payload comes back bit-exact, whatever the model says.
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <vector>
+
+#include "codec/frame_format.h"
+#include "codec/linear/linear_format.h"
+#include "codec/linear/linear_parameters.h"
+#include "kvstrata/check.h"
+#include "kvstrata/checksum.h"
+#include "tests/codec/layered_kv.h"
+
+using namespace kvstrata;
+using namespace kvstrata::codec;
+using namespace kvstrata::test;
+
+namespace {
+
+constexpr SimdLevel all_levels[] = {SimdLevel::scalar, SimdLevel::avx2, SimdLevel::avx512};
+
+/// A fitted model of each dtype, small, so that many inputs are tried.
+struct Example {
+  BlockShape shape;
+  ByteVector payload, stored;
+  std::shared_ptr<const LinearParameters> parameters;
+
+  explicit Example(DType dtype) {
+    Random random(static_cast<std::uint64_t>(dtype));
+    BlockShape small = layered_shape(dtype, "LSPHTC", 1);
+    small.layers = 2;
+    const LayeredBlocks blocks(random, small);
+    shape = small;
+    payload = blocks.blocks.front();
+    parameters = std::make_shared<const LinearParameters>(blocks.fit());
+    stored = parameters->serialize();
+  }
+};
+
+const Example& example(std::uint8_t choice) {
+  static const std::array<Example, 4> all{Example(DType::bf16), Example(DType::fp16),
+                                          Example(DType::fp8_e4m3), Example(DType::fp8_e5m2)};
+  return all[choice % all.size()];
+}
+
+/// Any bytes as a frame; all levels must agree on them.
+void check_decode(const BlockShape& shape, const CodecParameters& parameters, ByteView frame) {
+  ByteVector first(shape.raw_bytes());
+  const Status expected = decode_frame(shape, &parameters, frame, first, SimdLevel::scalar);
+  for (const SimdLevel level : all_levels) {
+    ByteVector decoded(shape.raw_bytes());
+    const Status status = decode_frame(shape, &parameters, frame, decoded, level);
+    KV_CHECK(status.ok() == expected.ok(), "levels disagree on a frame");
+    if (status) KV_CHECK(decoded == first, "levels decode to different bytes");
+  }
+}
+
+/// The input as damage to the chains of a good frame, behind its header and directory.
+void check_damaged(const BlockShape& shape, const CodecParameters& parameters, ByteVector frame,
+                   ByteView damage) {
+  const std::size_t data_at = sizeof(FrameHeader) + shape.substreams() * sizeof(DirectoryEntry);
+  for (std::size_t i = 0; i + 2 < damage.size(); i += 3) {
+    const std::size_t at = load_le<std::uint16_t>(damage.data() + i);
+    frame[data_at + at % (frame.size() - data_at)] ^= damage[i + 2];
+  }
+  check_decode(shape, parameters, frame);
+}
+
+void check_round_trip(const BlockShape& shape, const CodecParameters& parameters,
+                      const ByteVector& payload, std::uint32_t position, ByteView damage) {
+  ByteVector frame(frame_bytes_max(shape));
+  for (const SimdLevel level : all_levels) {
+    ByteVector again(frame_bytes_max(shape));
+    const auto length = encode_frame(shape, &parameters, payload, 0, again, level, position);
+    KV_CHECK(length.ok(), "a good payload was refused");
+    again.resize(*length);
+    if (level == SimdLevel::scalar) frame = again;
+    KV_CHECK(again == frame, "levels encode to different bytes");
+  }
+  for (const SimdLevel level : all_levels) {
+    ByteVector decoded(payload.size());
+    KV_CHECK(decode_frame(shape, &parameters, frame, decoded, level).ok(),
+             "a good frame was refused");
+    KV_CHECK(decoded == payload, "a frame decoded to other bytes");
+  }
+  if (!damage.empty()) check_damaged(shape, parameters, frame, damage);
+}
+
+/// A model with some of its bytes changed, and summed again: what is not refused must serve.
+std::shared_ptr<const LinearParameters> changed_model(const Example& from, ByteView changes) {
+  ByteVector bytes = from.stored;
+  const std::size_t body = bytes.size() - sizeof(LinearHeader);
+  for (std::size_t i = 0; i + 3 < changes.size(); i += 4) {
+    const std::size_t at = load_le<std::uint16_t>(changes.data() + i) * std::size_t{37} % body;
+    bytes[sizeof(LinearHeader) + at] = changes[i + 2];
+    bytes[sizeof(LinearHeader) + (at + 1) % body] ^= changes[i + 3];
+  }
+  LinearHeader header;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  header.body_xxh3 = xxh3(ByteView(bytes).subspan(sizeof header));
+  std::memcpy(bytes.data(), &header, sizeof header);
+  const auto parsed = LinearParameters::parse(bytes);
+  if (!parsed) return nullptr;
+  KV_CHECK((*parsed)->serialize() == bytes, "serialising changed the model");
+  return *parsed;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  constexpr std::size_t choice_bytes = 8, damage_bytes = 30;
+  const ByteView input(reinterpret_cast<const std::byte*>(data), size);
+  (void)CodecParameters::parse(input);
+  if (size < choice_bytes) return 0;
+  const Example& from = example(data[0]);
+  static const char* const layouts[] = {"LSPHTC", "LSPTHC", "LSPHCT", "SLPHTC"};
+  BlockShape shape = from.shape;
+  shape.tokens = 1 + data[1] % 40;
+  shape.layout.k_axes = shape.layout.v_axes = layouts[data[2] % 4];
+  const auto position = load_le<std::uint32_t>(input.data() + 3);
+  const ByteView rest = input.subspan(choice_bytes);
+  check_decode(shape, *from.parameters, rest);
+  ByteVector payload(shape.raw_bytes());  // of the model's kind, changed by the input
+  for (std::size_t i = 0; i < payload.size(); ++i) {
+    payload[i] = from.payload[i % from.payload.size()];
+    if (!rest.empty() && data[7] % 4 != 0) {
+      const std::byte other = rest[i % rest.size()];
+      payload[i] = data[7] % 4 == 1 ? other : i % 7 == 0 ? payload[i] ^ other : payload[i];
+    }
+  }
+  const ByteView damage = rest.first(std::min(rest.size(), damage_bytes));
+  check_round_trip(shape, *from.parameters, payload, position, damage);
+  if (data[7] % 8 != 7) return 0;
+  const auto changed = changed_model(from, damage);
+  if (changed != nullptr) check_round_trip(shape, *changed, payload, position, {});
+  return 0;
+}
