@@ -385,7 +385,8 @@ void Fit::set_map(LinearLayer& layer, const LayerSamples& samples, const Moments
   Vector at_mean(channels());  // what is predicted where all inputs are at their means
   for (Index c = 0; c < channels(); ++c) {
     const double sigma = sigma_of(layer.sigma_class[static_cast<std::size_t>(c)]);
-    weights.row(c) = coefficients.col(c).transpose() * (samples.deviation(c) / sigma);
+    if (weights.cols() != 0)
+      weights.row(c) = coefficients.col(c).transpose() * (samples.deviation(c) / sigma);
     at_mean(c) = (samples.mean(c) + samples.deviation(c) * moments.target_mean(c)) / sigma;
   }
   layer.map_scale.assign(order_.size(), 0);
