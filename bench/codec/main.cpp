@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "bench/codec/e2e_bench.h"
+#include "bench/codec/layout_bench.h"
 #include "bench/codec/linear_bench.h"
 #include "bench/codec/static_bench.h"
 #include "bench/common/figures.h"
@@ -48,11 +49,10 @@ int run(const Options& options) {
   }
   stay_on_this_core();  // from here on
   if (wanted("size")) bench_static_size(fit, test, figures);
-  if (wanted("pace")) {
-    StaticPlan plan;
-    if (options.quick) plan = {.rounds = 3, .far_bytes = 1};
-    bench_static_pace(fit, test, plan, figures);
-  }
+  StaticPlan plan;
+  if (options.quick) plan = {.rounds = 3, .far_bytes = 1};
+  if (wanted("pace")) bench_static_pace(fit, test, plan, figures);
+  if (wanted("layouts")) bench_layouts(fit, test, plan.rounds, figures);
   if (wanted("linear")) {
     fit = load_kv(options.kv + "/fit.safetensors", options.quick ? few_blocks : SIZE_MAX);
     std::optional<CodeBlocks> code;
@@ -77,8 +77,8 @@ int main(int argc, char** argv) {
   CLI::App app("Measures the codecs on blocks of a real model's KV cache");
   app.add_option("--kv", options.kv, "folder that bench/codec/dump_kv.py wrote")->required();
   app.add_option("--json", options.json, "write the figures to this file");
-  app.add_option("--only", options.only, "just this part: e2e, size, pace or linear")
-      ->check(CLI::IsMember({"e2e", "size", "pace", "linear"}));
+  app.add_option("--only", options.only, "just this part: e2e, size, pace, layouts or linear")
+      ->check(CLI::IsMember({"e2e", "size", "pace", "layouts", "linear"}));
   app.add_option("--daemon", options.end_to_end.daemon, "kvstratad to measure")
       ->capture_default_str();
   app.add_option("--directory", options.end_to_end.directory,
