@@ -15,8 +15,9 @@ void for_each_tile(const Placement& place, Visit&& visit) {
   const std::uint32_t tile_channels = whole_heads ? place.head_dim : 1;
   const Tile tile{place.scalar_bytes, place.token_stride, tile_channels, place.page_tokens};
   for (std::uint32_t head = 0; head < place.heads; ++head) {
-    for (std::uint32_t dim = 0; dim < place.head_dim; dim += tile_channels) {
-      for (std::uint32_t page = 0; page < place.pages; ++page) {
+    // Channels of a page lie nearer to each other in memory than pages do.
+    for (std::uint32_t page = 0; page < place.pages; ++page) {
+      for (std::uint32_t dim = 0; dim < place.head_dim; dim += tile_channels) {
         const std::uint64_t at = place.offset + head * place.head_stride +
                                  dim * place.channel_stride + page * place.page_stride;
         visit(tile, at, head * place.head_dim + dim, std::size_t{page} * place.page_tokens);
