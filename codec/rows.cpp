@@ -6,6 +6,17 @@ namespace kvstrata::codec {
 
 namespace {
 
+/// Copies the tokens of a channel in a page. Small pages have so few bytes a channel that calling
+/// memcpy takes longer than copying.
+inline void copy_tokens(std::uint8_t* to, const std::uint8_t* from, std::size_t bytes) {
+  constexpr std::size_t piece = 32;
+  if (bytes % piece != 0 || bytes > 4 * piece) {
+    std::memcpy(to, from, bytes);
+    return;
+  }
+  for (std::size_t i = 0; i < bytes; i += piece) std::memcpy(to + i, from + i, piece);
+}
+
 /// Calls visit(tile, payload offset, channel, first token) until all scalars are visited: whole
 /// heads of a page where channels are adjacent, else one channel of a page.
 template <typename Visit>
@@ -36,7 +47,7 @@ void gather_rows(const Kernels& kernels, const Placement& place, const std::uint
                   std::uint8_t* const tile_rows = rows + token * tile.scalar_bytes;
                   if (!tokens_adjacent)
                     return kernels.gather(tile, payload + at, first_lane + channel, tile_rows);
-                  std::memcpy(tile_rows + std::size_t{first_lane[channel]} * tile.scalar_bytes,
+                  copy_tokens(tile_rows + std::size_t{first_lane[channel]} * tile.scalar_bytes,
                               payload + at, tile.tokens * tile.scalar_bytes);
                 });
 }
@@ -49,7 +60,7 @@ void scatter_rows(const Kernels& kernels, const Placement& place, const std::uin
         const std::uint8_t* const tile_rows = rows + token * tile.scalar_bytes;
         if (!tokens_adjacent)
           return kernels.scatter(tile, tile_rows, first_lane + channel, payload + at);
-        std::memcpy(payload + at, tile_rows + std::size_t{first_lane[channel]} * tile.scalar_bytes,
+        copy_tokens(payload + at, tile_rows + std::size_t{first_lane[channel]} * tile.scalar_bytes,
                     tile.tokens * tile.scalar_bytes);
       });
 }
