@@ -16,7 +16,7 @@ namespace kvstrata::bench {
 
 namespace {
 
-constexpr std::size_t sequence_blocks = 8;
+constexpr std::size_t sequence_blocks = 16;
 constexpr std::size_t clients = 2;
 
 NamespaceSpec model_of(const codec::BlockShape& shape) {

@@ -11,13 +11,13 @@ namespace kvstrata::bench {
 struct EndToEndPlan {
   std::string daemon = "kvstratad";
   std::string directory;  ///< on the disk to measure, with 4 GiB free
-  std::size_t sequences = 56;
+  std::size_t sequences = 28;
   std::size_t rounds = 7;
   double seconds = 2;
 };
 
 /// Stores the blocks again and again under other tokens, many times what the daemon holds in
-/// memory, and reads whole sequences of 8 by two clients in turn with fio on the same files.
+/// memory, and reads whole sequences of 16 by two clients in turn with fio on the same files.
 void bench_end_to_end(const KvBlocks& blocks, const EndToEndPlan& plan, Figures& figures);
 
 }  // namespace kvstrata::bench
