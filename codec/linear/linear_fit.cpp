@@ -133,11 +133,9 @@ class Fit {
 
   Result<LinearModel> run() {
     for (std::uint32_t l = 0; l < model_.shape.layers; ++l) {
-      if (options_.cancelled != nullptr && *options_.cancelled) {
-        return Error(ErrorKind::cancelled, "fit linear: cancelled");
-      }
       LayerSamples samples = load(l);
       model_.layers.push_back(fit_layer(samples));
+      if (is_cancelled()) return Error(ErrorKind::cancelled, "fit linear: cancelled");
       remember(std::move(samples));
     }
     fit_scales();
@@ -154,6 +152,7 @@ class Fit {
   LinearLayer fit_layer(const LayerSamples& samples);
   void remember(LayerSamples samples);
   Index channels() const;
+  bool is_cancelled() const { return options_.cancelled != nullptr && *options_.cancelled; }
   Moments moments_of(const LayerSamples& samples, const Weights* weights) const;
   Weights weights_of(const LayerSamples& samples, const Moments& moments,
                      const Solution& solution) const;
@@ -308,6 +307,7 @@ void Fit::remember(LayerSamples samples) {
   }
 }
 
+/// Not whole if the fit was cancelled meanwhile.
 LinearLayer Fit::fit_layer(const LayerSamples& samples) {
   LinearLayer layer;
   layer.below = static_cast<std::uint32_t>(below_.size());
@@ -316,13 +316,16 @@ LinearLayer Fit::fit_layer(const LayerSamples& samples) {
     layer.input_scale.push_back(static_cast<float>(input_units / samples.deviation(c)));
   }
   Moments moments = moments_of(samples, nullptr);
+  if (is_cancelled()) return layer;
   Solution solution = solve(moments);
+  if (is_cancelled()) return layer;
   if (model_.layers.size() < options_.weighted_layers) {
     const Weights weights = weights_of(samples, moments, solution);
     moments = moments_of(samples, &weights);
     solution = solve(moments);
   }
   set_errors(layer, samples, solution.errors, static_cast<double>(moments.inputs.rows()));
+  if (is_cancelled()) return layer;
   set_map(layer, samples, moments, solution.coefficients);
   return layer;
 }

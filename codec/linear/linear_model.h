@@ -52,7 +52,8 @@ struct LinearFitOptions {
   /// So many layers from the bottom are fitted a second time, with tokens weighted by how well they
   /// are predicted. It pays most there, and each costs as much as two others.
   std::uint32_t weighted_layers = 3;
-  /// When it becomes true, the fit ends with `cancelled` before its next layer. May be null.
+  /// When it becomes true, the fit ends with `cancelled` after the step of a layer it is at. May be
+  /// null.
   const std::atomic<bool>* cancelled = nullptr;
 };
 

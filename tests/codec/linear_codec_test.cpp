@@ -2,11 +2,13 @@
 // back, whatever it is, and costs less than without prediction.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstring>
 #include <vector>
 
 #include "codec/linear/linear_model.h"
+#include "codec/linear/rope_search.h"
 #include "tests/base/seed.h"
 #include "tests/codec/layered_kv.h"
 
@@ -133,6 +135,58 @@ TEST_CASE("Turns are those of the cosine, at any position") {
       const Turn turn = turns.at(pair, position);
       CHECK(turn.cosine == doctest::Approx(std::cos(angle)).epsilon(1e-4));
       CHECK(turn.sine == doctest::Approx(std::sin(angle)).epsilon(1e-4));
+    }
+  }
+}
+
+TEST_CASE("A fit ends when it is told to") {
+  Random random(test_seed("cancelled fit"));
+  const LayeredBlocks subject(random, layered_shape(DType::bf16));
+  const std::atomic<bool> cancelled = true;
+  const auto fitted = fit_linear(subject.shape, subject.payloads, {.cancelled = &cancelled});
+  REQUIRE_FALSE(fitted.ok());
+  CHECK(fitted.error().kind() == ErrorKind::cancelled);
+}
+
+TEST_CASE("How K was turned is found from it, and that it was not") {
+  Random random(test_seed("rope search"));
+  for (const double theta : {1e4, 5e5, 1e6}) {
+    for (const std::uint32_t rotary_dim : {0U, 16U, 32U}) {
+      CAPTURE(theta);
+      CAPTURE(rotary_dim);
+      const BlockShape shape = block_shape(DType::bf16, 2, 2, 32, 64);
+      const Rope turns(RopeSpec{.rotary_dim = rotary_dim, .theta = theta});
+      const LayerOrder order(shape, rotary_dim);
+      std::vector<float> means(order.size());
+      for (float& mean : means) mean = 2 * bell(random);
+      std::vector<ByteVector> blocks;
+      std::vector<PlacedPayload> payloads;
+      for (std::uint32_t b = 0; b < 12; ++b) {
+        ByteVector& block = blocks.emplace_back(shape.raw_bytes());
+        for (std::uint32_t l = 0; l < shape.layers; ++l) {
+          const LayerPlaces places(shape, l);
+          for (std::uint32_t t = 0; t < shape.tokens; ++t) {
+            for (std::size_t c = 0; c < order.size(); ++c) {
+              const LayerOrder::Channel& channel = order.channels()[c];
+              float value = means[c] + bell(random);
+              if (channel.pair >= 0) {
+                const std::size_t first = channel.first_of_pair ? c : c - 1;
+                const Turn turn = turns.at(static_cast<std::uint32_t>(channel.pair), 64 * b + t);
+                value = channel.first_of_pair
+                            ? means[first] * turn.cosine - means[first + 1] * turn.sine
+                            : means[first + 1] * turn.cosine + means[first] * turn.sine;
+                value += bell(random);
+              }
+              const std::uint32_t bits = pattern_of(DType::bf16, value);
+              std::memcpy(block.data() + places.at(channel, t), &bits, 2);
+            }
+          }
+        }
+      }
+      for (std::uint32_t b = 0; b < 12; ++b) payloads.push_back({blocks[b], 64 * b});
+      const RopeSpec found = find_rope(shape, payloads);
+      CHECK(found.rotary_dim == rotary_dim);
+      if (rotary_dim != 0) CHECK(found.theta == theta);
     }
   }
 }

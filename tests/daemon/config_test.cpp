@@ -123,6 +123,14 @@ TEST_CASE("Every key reaches its field") {
   CHECK(config->tenants[1].uids == std::vector<std::uint32_t>{1000, 1001});
 }
 
+TEST_CASE("Each codec for blocks at rest is known by its name") {
+  for (const std::string name : {"static", "linear", "raw"}) {
+    const auto config = parse_config("[codec]\nat_rest = \"" + name + "\"\n");
+    REQUIRE(config.ok());
+    CHECK(config->codec.at_rest == name);
+  }
+}
+
 TEST_CASE("A printed configuration reads back as the same, without its tokens in clear") {
   const Config config = *parse_config(everything);
   const std::string text = to_toml(config);
@@ -155,7 +163,8 @@ TEST_CASE("A value of the wrong type or outside its set is named with what is ac
   CHECK(contains(error_of("[store]\ndevice = \"floppy\"\n"), "\"auto\", \"io_uring\", \"psync\""));
   CHECK(contains(error_of("[store]\nadmission = \"third-use\"\n"),
                  "store.admission: \"third-use\" is not one of \"all\", \"second-use\""));
-  CHECK(contains(error_of("[codec]\nat_rest = \"zip\"\n"), "codec.at_rest"));
+  CHECK(contains(error_of("[codec]\nat_rest = \"zip\"\n"),
+                 "codec.at_rest: write \"static\", \"linear\" or \"raw\""));
   CHECK(contains(error_of("[log]\nlevel = \"loud\"\n"), "\"debug\""));
   CHECK(contains(error_of("[server]\nsocket_mode = \"0777\"\n"), "0660"));
   CHECK(contains(error_of("store = 1\n"), "write a table"));
