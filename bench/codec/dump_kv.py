@@ -68,7 +68,8 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_grad_enabled(False)
     tokenizer = AutoTokenizer.from_pretrained(options.model)
-    ids = tokenizer(code() if options.code else prose(options.text), return_tensors="pt").input_ids[0]
+    text = code() if options.code else prose(options.text)
+    ids = tokenizer(text, return_tensors="pt").input_ids[0]
     if len(ids) < options.fit_tokens + options.test_tokens:
         raise SystemExit(f"the text has {len(ids)} tokens, {options.fit_tokens} to fit and "
                          f"{options.test_tokens} to test are wanted")

@@ -7,9 +7,9 @@
 #include <map>
 #include <random>
 
+#include "bench/common/fio.h"
 #include "bench/common/process.h"
 #include "bench/storage/blocks.h"
-#include "bench/common/fio.h"
 #include "bench/storage/room.h"
 #include "storage/segment/segment_file.h"
 
