@@ -7,8 +7,6 @@ namespace kvstrata::codec {
 
 namespace {
 
-constexpr std::size_t length_bytes = 4;
-
 Error corrupt(std::size_t layer, const char* what) {
   return {ErrorKind::corrupt, "linear, layer " + std::to_string(layer) + ": " + what};
 }
@@ -64,37 +62,6 @@ void LinearDecoder::known_layer(ByteView payload) {
         places.load(payload, channel, patterns);
         return true;
       });
-}
-
-ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload) {
-  KV_CHECK(payload.bytes.size() == model.shape.raw_bytes(), "a payload of another shape");
-  LinearEncoder encoder(model, model.shape, payload.first_position);
-  ByteVector out;
-  for (std::uint32_t l = 0; l < model.shape.layers; ++l) {
-    const ByteVector chain = encoder.layer(payload.bytes);
-    const auto length = static_cast<std::uint32_t>(chain.size());
-    for (int shift = 0; shift < 32; shift += 8) {
-      out.push_back(static_cast<std::byte>(length >> shift));
-    }
-    out.insert(out.end(), chain.begin(), chain.end());
-  }
-  return out;
-}
-
-Status decode_linear(const LinearModel& model, ByteView encoded, std::uint32_t first_position,
-                     MutableBytes payload) {
-  KV_CHECK(payload.size() == model.shape.raw_bytes(), "a payload of another shape");
-  LinearDecoder decoder(model, model.shape, first_position);
-  for (std::uint32_t l = 0; l < model.shape.layers; ++l) {
-    if (encoded.size() < length_bytes) return corrupt(l, "its length is missing");
-    const std::uint32_t length = load_scalar(encoded.data(), length_bytes);
-    encoded = encoded.subspan(length_bytes);
-    if (encoded.size() < length) return corrupt(l, "it is cut");
-    KV_TRY(decoder.layer(encoded.first(length), payload));
-    encoded = encoded.subspan(length);
-  }
-  if (!encoded.empty()) return corrupt(model.shape.layers, "bytes left over");
-  return {};
 }
 
 }  // namespace kvstrata::codec

@@ -66,10 +66,4 @@ std::uint64_t linear_fit_bytes(const BlockShape& shape, std::uint32_t layers_bel
 Result<LinearModel> fit_linear(const BlockShape& shape, std::span<const PlacedPayload> payloads,
                                const LinearFitOptions& options);
 
-/// One layer after another: for each a chain of the cell coder, its length u32 in front.
-ByteVector encode_linear(const LinearModel& model, const PlacedPayload& payload);
-/// `corrupt` for what can't be decoded; whether it is what was encoded, a sum of the payload tells.
-Status decode_linear(const LinearModel& model, ByteView encoded, std::uint32_t first_position,
-                     MutableBytes payload);
-
 }  // namespace kvstrata::codec
