@@ -209,6 +209,15 @@ class CommandLine(unittest.TestCase):
         self.assertIn("removed", self.ok("evict"))
         self.assertEqual(self.run_tool("get", "evict me", "-").stdout, b"e" * 100)
 
+    def test_a_name_in_a_file_gives_the_terminal_no_commands(self):
+        header = json.dumps({"a\x1b[31mb\x9bc\x7f": {"dtype": "BF16"}}).encode()
+        dump = self.directory / "hostile.safetensors"
+        dump.write_bytes(len(header).to_bytes(8, "little") + header)
+        done = subprocess.run([TOOL, "codec", "encode", dump, self.directory / "out.kvsc"],
+                              capture_output=True)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertIn(b"'a?[31mb??c?'", done.stderr)
+
 
 if __name__ == "__main__":
     outcome = unittest.main(argv=[sys.argv[0], "-v"], exit=False)

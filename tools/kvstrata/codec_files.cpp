@@ -62,12 +62,6 @@ void PhaseBar::set(std::string_view phase, std::uint64_t done, std::uint64_t tot
   if (bar_) bar_->set(done);
 }
 
-std::string printable(std::string text) {
-  std::ranges::replace_if(
-      text, [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7f; }, '?');
-  return text;
-}
-
 std::string ratio_text(std::uint64_t raw_bytes, std::uint64_t encoded_bytes) {
   if (encoded_bytes == 0) return "-";
   char text[32];

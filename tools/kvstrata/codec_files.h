@@ -35,9 +35,6 @@ class PhaseBar {
   std::optional<Progress> bar_;
 };
 
-/// Names from files may hold anything: control characters become '?'.
-std::string printable(std::string text);
-
 /// "1.53", or "-" of nothing.
 std::string ratio_text(std::uint64_t raw_bytes, std::uint64_t encoded_bytes);
 

@@ -5,11 +5,12 @@
 
 #include "daemon/config/config.h"
 #include "tools/kvstrata/exit_code.h"
+#include "tools/kvstrata/output.h"
 
 namespace kvstrata::cli {
 
 int report(const Error& error) {
-  std::fprintf(stderr, "kvstrata: %s\n", error.message().c_str());
+  std::fprintf(stderr, "kvstrata: %s\n", printable(error.message()).c_str());
   switch (error.kind()) {
     case ErrorKind::unavailable: return exit_unreachable;
     case ErrorKind::not_found: return exit_missing;

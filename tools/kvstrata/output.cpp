@@ -27,6 +27,17 @@ std::string human_count(std::uint64_t count) {
   return text;
 }
 
+std::string printable(std::string text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    if (byte < 0x20 || byte == 0x7f) text[i] = '?';
+    // U+0080..U+009F
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    if (byte == 0xc2 && next >= 0x80 && next < 0xa0) text[i] = text[i + 1] = '?';
+  }
+  return text;
+}
+
 Table::Table(std::vector<std::string> head) : head_(std::move(head)) {
   for (std::string& cell : head_) {
     right_.push_back(cell.starts_with('>'));

@@ -14,6 +14,10 @@ std::string human_bytes(std::uint64_t bytes);
 /// "1,234,567".
 std::string human_count(std::uint64_t count);
 
+/// Names from files and from other machines may hold anything: what a terminal would take for a
+/// command (control characters, those of UTF-8 beyond ASCII too) becomes '?'.
+std::string printable(std::string text);
+
 /// Rows of cells in aligned columns: to the left, or to the right where the head begins with '>'.
 class Table {
  public:
