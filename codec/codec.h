@@ -87,6 +87,16 @@ Result<FrameInfo> inspect_frame(ByteView frame);
 Status decode_frame(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,
                     MutableBytes payload, SimdLevel level = best_simd_level());
 
+/// One of `of` runs of a frame's sub-streams, as even as they come.
+struct FramePart {
+  std::uint32_t number = 0, of = 1;
+};
+
+/// Decodes and checks a part of a frame. All parts together are decode_frame(), and several threads
+/// may do them at once. The layers of a linear frame need each other: its part 0 is all of it.
+Status decode_frame_part(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,
+                         MutableBytes payload, FramePart part, SimdLevel level = best_simd_level());
+
 /// Decodes and checks one sub-stream (index = layer * sides + side) in its place in `payload`; of a
 /// linear frame the layers below it are decoded too.
 Status decode_substream(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,

@@ -210,18 +210,28 @@ Result<FrameInfo> inspect_frame(ByteView frame) {
                    .payload_xxh3 = header.payload_xxh3};
 }
 
-Status decode_frame(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,
-                    MutableBytes payload, SimdLevel level) {
+Status decode_frame_part(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,
+                         MutableBytes payload, FramePart part, SimdLevel level) {
   if (payload.size() != shape.raw_bytes()) return invalid("payload is not of the shape's size");
+  if (part.number >= part.of) return invalid("no such part");
   KV_ASSIGN(const ParsedFrame parsed, parse_frame(shape, parameters, frame));
   if (parsed.model != nullptr) {
+    if (part.number != 0) return {};
     return decode_layers(shape, parsed, frame, shape.layers, payload, level);
   }
   const Kernels& kernels = kernels_of(level);
-  for (std::uint32_t i = 0; i < shape.substreams(); ++i) {
+  const auto begin_of = [&](std::uint64_t number) {
+    return static_cast<std::uint32_t>(shape.substreams() * number / part.of);
+  };
+  for (std::uint32_t i = begin_of(part.number); i < begin_of(part.number + std::uint64_t{1}); ++i) {
     KV_TRY(decode_entry(kernels, shape, parsed, frame, i, payload));
   }
   return {};
+}
+
+Status decode_frame(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,
+                    MutableBytes payload, SimdLevel level) {
+  return decode_frame_part(shape, parameters, frame, payload, {}, level);
 }
 
 Status decode_substream(const BlockShape& shape, const CodecParameters* parameters, ByteView frame,

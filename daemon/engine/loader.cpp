@@ -1,10 +1,15 @@
 #include "daemon/engine/loader.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace kvstrata::daemon {
 
 namespace {
 
 constexpr std::uint64_t bytes_in_flight_max = 256_MiB;
+/// Payloads are not cut into smaller parts: waking a worker costs some 10 us.
+constexpr std::uint64_t part_bytes_min = 512_KiB;
 
 }  // namespace
 
@@ -55,23 +60,40 @@ void Loader::start(const BlockPtr& block) {
           core_.to_control([this, block, error = record.error()] { finish(block, {error, {}}); });
           return;
         }
-        auto kept = std::make_shared<storage::ReadRecord>(std::move(*record));
-        core_.workers->post([this, block, target, kept] {
-          auto decoded = std::make_shared<Decoded>(decode(target, *kept));
-          core_.to_control([this, block, decoded] { finish(block, std::move(*decoded)); });
-        });
+        decode(block, target, std::move(*record));
       });
 }
 
+// On the store's reader. Parts of a block are queued side by side, so that all workers are at the
+// first block, and the blocks come in the order in which they were read.
+void Loader::decode(const BlockPtr& block, Target target, storage::ReadRecord record) {
+  const auto parts = static_cast<std::uint32_t>(std::clamp<std::uint64_t>(
+      target.payload.size() / part_bytes_min, 1, core_.options.worker_threads));
+  const auto decoding = std::make_shared<Decoding>(std::move(target), std::move(record), parts);
+  for (std::uint32_t i = 0; i < parts; ++i) {
+    core_.workers->post([this, block, decoding, part = codec::FramePart{i, parts}] {
+      if (Status status = decode_part(*decoding, part); !status) {
+        const std::scoped_lock lock(decoding->mutex);
+        if (decoding->status) decoding->status = std::move(status);
+      }
+      if (decoding->open.fetch_sub(1) != 1) return;  // others are not done
+      const ByteView identity = decoding->record.identity;
+      auto decoded = std::make_shared<Decoded>(
+          Decoded{decoding->status, ByteVector(identity.begin(), identity.end())});
+      core_.to_control([this, block, decoded] { finish(block, std::move(*decoded)); });
+    });
+  }
+}
+
 // On a worker.
-Loader::Decoded Loader::decode(const Target& target, const storage::ReadRecord& record) {
+Status Loader::decode_part(const Decoding& decoding, codec::FramePart part) {
+  const Target& target = decoding.target;
   const CodecTables::Parameters parameters = target.tables->find(target.table);
   if (target.table != TableId{} && parameters == nullptr) {
-    return {Error(ErrorKind::corrupt, "the frame's codec parameters are missing"), {}};
+    return Error(ErrorKind::corrupt, "the frame's codec parameters are missing");
   }
-  Status status = codec::decode_frame(target.shape, parameters.get(), record.frame, target.payload);
-  if (!status) return {std::move(status), {}};
-  return {{}, ByteVector(record.identity.begin(), record.identity.end())};
+  return codec::decode_frame_part(target.shape, parameters.get(), decoding.record.frame,
+                                  target.payload, part);
 }
 
 void Loader::finish(const BlockPtr& block, Decoded decoded) {

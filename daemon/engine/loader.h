@@ -1,10 +1,13 @@
-// A Loader brings blocks from disk into host memory: read, decode on a worker, check, publish.
+// A Loader brings blocks from disk into host memory: read, decode on workers, check, publish.
 // Blocks asked for twice are read once. Bytes in flight are bounded; the rest waits in order.
 // Control thread only.
 #pragma once
 
+#include <atomic>
 #include <deque>
 #include <functional>
+#include <memory>
+#include <mutex>
 
 #include "daemon/engine/block_directory.h"
 #include "daemon/engine/namespaces.h"
@@ -25,16 +28,28 @@ class Loader {
     Status status;
     ByteVector identity;
   };
-  /// What a worker needs to decode a record; nothing of it changes meanwhile.
+  /// What workers need to decode a record; nothing of it changes meanwhile.
   struct Target {
     codec::BlockShape shape;
     std::shared_ptr<const CodecTables> tables;
     TableId table;
     MutableBytes payload;
   };
+  /// A record that workers decode, each a part of it. Any thread.
+  struct Decoding {
+    Decoding(Target decode_to, storage::ReadRecord read, std::uint32_t parts)
+        : target(std::move(decode_to)), record(std::move(read)), open(parts) {}
+
+    const Target target;
+    const storage::ReadRecord record;
+    std::atomic<std::uint32_t> open;  ///< parts
+    std::mutex mutex;
+    Status status;  ///< the first part's that failed
+  };
   void pump();
   void start(const BlockPtr& block);
-  static Decoded decode(const Target& target, const storage::ReadRecord& record);
+  void decode(const BlockPtr& block, Target target, storage::ReadRecord record);
+  static Status decode_part(const Decoding& decoding, codec::FramePart part);
   void finish(const BlockPtr& block, Decoded decoded);
 
   Core& core_;

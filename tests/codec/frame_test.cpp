@@ -104,6 +104,34 @@ TEST_CASE("A sub-stream is decoded alone and leaves the others untouched") {
   }
 }
 
+TEST_CASE("The parts of a frame are the whole, however many there are") {
+  const Example example;
+  for (std::uint32_t of = 1; of < 8; ++of) {
+    CAPTURE(of);
+    ByteVector decoded(example.payload.size(), std::byte{0xee});
+    for (std::uint32_t number = of; number-- > 0;) {
+      REQUIRE(decode_frame_part(example.shape, example.tables.get(), example.frame, decoded,
+                                {number, of})
+                  .ok());
+    }
+    CHECK((decoded == example.payload));
+    CHECK(kind_of(decode_frame_part(example.shape, example.tables.get(), example.frame, decoded,
+                                    {of, of})) == ErrorKind::invalid_argument);
+  }
+}
+
+TEST_CASE("Damage is found by the part that has it") {
+  const Example example;
+  ByteVector damaged = example.frame;
+  damaged.back() ^= std::byte{1};  // of the last sub-stream
+  ByteVector decoded(example.payload.size());
+  const auto part = [&](std::uint32_t number) {
+    return decode_frame_part(example.shape, example.tables.get(), damaged, decoded, {number, 2});
+  };
+  CHECK(part(0).ok());
+  CHECK(kind_of(part(1)) == ErrorKind::corrupt);
+}
+
 TEST_CASE("A truncated frame is corrupt, whatever its length") {
   const Example example;
   for (std::size_t size = 0; size < example.frame.size(); size += size < 400 ? 1 : 97) {

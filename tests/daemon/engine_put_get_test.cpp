@@ -229,6 +229,26 @@ TEST_CASE("Values of opaque keys of any length come back, empty ones too") {
   CHECK(all == *values);
 }
 
+TEST_CASE("A block that several workers decode comes back whole") {
+  EngineKit kit(64_MiB);
+  kit.options().worker_threads = 4;
+  kit.restart();
+  NamespaceSpec spec = small_model("large");
+  spec.model.groups = {{GroupKind::full_attention, 64, 8, 64, 64, 0}};  // 2 MiB a block
+  auto ns = kit.open_namespace(spec, kit.caller()).ns;
+  Sequence16 sequence = make_sequence(9, 3);
+  for (ByteVector& block : sequence.blocks) {
+    const ByteVector part = block;
+    while (block.size() < 2_MiB) block.insert(block.end(), part.begin(), part.end());
+  }
+  REQUIRE(kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks, true).ok());
+  kit.restart();
+  ns = kit.open_namespace(spec, kit.caller()).ns;
+  check_stored(kit, kit.caller(), ns, sequence);
+  CHECK(kit.counter("load_blocks_disk") == 3);
+  CHECK(kit.counter("load_failures") == 0);
+}
+
 TEST_CASE("Blocks beyond the host tier go to disk and stay readable") {
   EngineKit kit(16_MiB);
   const auto ns = kit.open_namespace(small_model(), kit.caller()).ns;
