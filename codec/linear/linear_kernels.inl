@@ -177,10 +177,14 @@ KV_LANES void guess(const float* expected, const std::int32_t* steps, float sigm
 struct ValueOf {
   const ScalarFormat format;
   const FloatRange range;
-  const float least;  ///< of a subnormal's mantissa
+  const float least;  ///< of a subnormal's mantissa; 0 where binary32 has the same subnormals
 
   explicit ValueOf(const ScalarFormat& of)
-      : format(of), range(of), least(std::ldexp(1.0F, range.exponent_min - range.mantissa_bits)) {}
+      : format(of),
+        range(of),
+        least(range.exponent_min == std::numeric_limits<float>::min_exponent - 1
+                  ? 0
+                  : std::ldexp(1.0F, range.exponent_min - range.mantissa_bits)) {}
 
   KV_LANES_INLINE Float operator()(Int pattern) const {
     const auto mantissa_bits = static_cast<std::int32_t>(format.mantissa_bits);
@@ -189,10 +193,13 @@ struct ValueOf {
         Lanes::bit_and(Lanes::right(pattern, Lanes::all(mantissa_bits)), Lanes::all(key_max));
     const Int mantissa = Lanes::bit_and(pattern, Lanes::all((1 << mantissa_bits) - 1));
     const Int exponent = Lanes::add(key, Lanes::all(range.exponent_min + 126));
-    const Int normal = Lanes::bit_or(Lanes::left<23>(exponent),
-                                     Lanes::left(mantissa, Lanes::all(23 - mantissa_bits)));
-    const Int subnormal = Lanes::as_bits(Lanes::mul(Lanes::to_float(mantissa), Lanes::all(least)));
-    const Int size = Lanes::choose(Lanes::equal(key, Lanes::all(0)), subnormal, normal);
+    Int size = Lanes::bit_or(Lanes::left<23>(exponent),
+                             Lanes::left(mantissa, Lanes::all(23 - mantissa_bits)));
+    if (least != 0) {  // else a product would be a subnormal, which takes 100 times as long
+      const Int subnormal =
+          Lanes::as_bits(Lanes::mul(Lanes::to_float(mantissa), Lanes::all(least)));
+      size = Lanes::choose(Lanes::equal(key, Lanes::all(0)), subnormal, size);
+    }
     const Int sign = Lanes::left(
         Lanes::right(pattern, Lanes::all(mantissa_bits + static_cast<int>(format.key_bits))),
         Lanes::all(31));
@@ -324,7 +331,8 @@ KV_LANES_INLINE Int raw_bits(const FloatRange& range, Int away) {
 KV_LANES_INLINE Int take_symbols(CellSource& source, const CellTables& tables, Int context,
                                  std::size_t lane, Mask active) {
   const Int state = Lanes::load(source.states.data() + lane);
-  const Int slot = Lanes::bit_and(state, Lanes::all(static_cast<std::int32_t>(cell_frequency_sum - 1)));
+  const Int slot =
+      Lanes::bit_and(state, Lanes::all(static_cast<std::int32_t>(cell_frequency_sum - 1)));
   const Int row = Lanes::left<4>(context);
   Int at = row;
 #pragma GCC unroll 4

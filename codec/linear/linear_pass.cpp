@@ -4,6 +4,14 @@
 
 namespace kvstrata::codec {
 
+namespace {
+
+/// Channels whose errors are learned from in one go, so that they stay in the first-level cache
+/// while all later channels of the panel pass by.
+constexpr std::size_t learned_at_once = 8;
+
+}  // namespace
+
 LinearPass::LinearPass(const LinearModel& model, std::uint32_t tokens, std::uint32_t first_position,
                        SimdLevel level)
     : model_(model),
@@ -71,12 +79,18 @@ void LinearPass::predict(const LinearLayer& layer) {
 
 bool LinearPass::code_panel(const LinearLayer& layer, std::size_t first, std::size_t end,
                             const CodeChannel& code) {
+  std::size_t group = first;  // what channels before it tell is told
   for (std::size_t c = first; c < end;) {
-    const bool is_pair = order_.channels()[c].first_of_pair;
-    if (is_pair ? !code_pair(layer, c, first, code) : !code_single(layer, c, first, code)) {
+    if (c >= group + learned_at_once) {
+      learn_in_panel(layer, first, {group, c}, {c, end});
+      group = c;
+    }
+    const std::size_t count = order_.channels()[c].first_of_pair ? 2 : 1;
+    learn_in_panel(layer, first, {group, c}, {c, c + count});
+    if (count == 2 ? !code_pair(layer, c, first, code) : !code_single(layer, c, first, code)) {
       return false;
     }
-    c += is_pair ? 2 : 1;
+    c += count;
   }
   return true;
 }
@@ -105,18 +119,18 @@ bool LinearPass::code_row(std::size_t channel, int sigma_class, const float* row
               std::span(patterns, tokens_));
 }
 
-/// What the channels before it in its panel tell of channels from `channel` up to `end`.
-void LinearPass::learn_in_panel(const LinearLayer& layer, std::size_t channel, std::size_t panel,
-                                std::size_t end) {
-  for (std::size_t c = channel; c < end; ++c) {
-    const std::span weights(layer.in_panel.data() + c * panel_channels, channel - panel);
-    kernels_.learn(error(0), weights, row_, expected(c));
+/// What channels of a panel tell of later ones in it.
+void LinearPass::learn_in_panel(const LinearLayer& layer, std::size_t panel, Range from, Range to) {
+  for (std::size_t c = to.first; c < to.end; ++c) {
+    const float* const weights = layer.in_panel.data() + c * panel_channels;
+    kernels_.learn(error(from.first - panel),
+                   std::span(weights + (from.first - panel), from.end - from.first), row_,
+                   expected(c));
   }
 }
 
 bool LinearPass::code_single(const LinearLayer& layer, std::size_t channel, std::size_t panel,
                              const CodeChannel& code) {
-  learn_in_panel(layer, channel, panel, channel + 1);
   if (!code_row(channel, layer.sigma_class[channel], expected(channel), patterns_.data(), code)) {
     return false;
   }
@@ -128,7 +142,6 @@ bool LinearPass::code_single(const LinearLayer& layer, std::size_t channel, std:
 /// A pair tells nothing of itself: both are coded turned, with what was expected before.
 bool LinearPass::code_pair(const LinearLayer& layer, std::size_t channel, std::size_t panel,
                            const CodeChannel& code) {
-  learn_in_panel(layer, channel, panel, channel + 2);
   const auto pair = static_cast<std::size_t>(order_.channels()[channel].pair);
   const Turns turns{cosines_.data() + pair * row_, sines_.data() + pair * row_};
   float* const first = turned_.data();

@@ -45,8 +45,10 @@ class LinearPass {
                  const CodeChannel& code);
   bool code_row(std::size_t channel, int sigma_class, const float* row, std::uint32_t* patterns,
                 const CodeChannel& code);
-  void learn_in_panel(const LinearLayer& layer, std::size_t channel, std::size_t panel,
-                      std::size_t end);
+  struct Range {
+    std::size_t first, end;  ///< channels
+  };
+  void learn_in_panel(const LinearLayer& layer, std::size_t panel, Range from, Range to);
   void learn_from_panel(const LinearLayer& layer, std::size_t first, std::size_t end);
   Known known(const LinearLayer& layer, std::size_t channel, std::size_t panel);
 
