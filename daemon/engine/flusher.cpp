@@ -171,11 +171,21 @@ void Flusher::append(const BlockPtr& block, std::shared_ptr<Encoded> encoded) {
   const bool is_linear =
       encoded->request.codec == static_cast<std::uint8_t>(codec::CodecId::linear);
   core_.counters.encoded_linear_blocks += is_linear ? 1 : 0;
+  const TableId table = encoded->request.table;
   const Status queued = core_.store->append(
       std::move(encoded->request), [this, block](Result<storage::IndexEntry> entry) {
         core_.to_control([this, block, entry = std::move(entry)] { finish(block, entry); });
       });
-  if (!queued) finish(block, queued.error());
+  if (queued) return;
+  if (table == TableId{} || queued.error().kind() != ErrorKind::invalid_argument) {
+    finish(block, queued.error());
+    return;
+  }
+  // The store gave these parameters up for others while no block needed them.
+  LayerGroupState& group = namespaces_.get(block->key.ns)->group(block->key.group);
+  group.tables->forget(table);
+  left_flight(*block);
+  encode(block, group);
 }
 
 void Flusher::finish(const BlockPtr& block, Result<storage::IndexEntry> entry) {

@@ -24,6 +24,11 @@ void CodecTables::add(TableId id, Parameters parameters) {
   by_id_[id] = std::move(parameters);
 }
 
+void CodecTables::forget(TableId id) {
+  const std::scoped_lock lock(mutex_);
+  by_id_.erase(id);
+}
+
 codec::BlockShape Namespace::shape(std::uint16_t group_index, std::uint64_t raw_bytes) const {
   if (is_opaque()) return codec::BlockShape::opaque(model().dtype, raw_bytes);
   return groups.at(group_index).shape;

@@ -29,6 +29,7 @@ class CodecTables {
   Stored current(codec::CodecId codec) const;  ///< the newest of this codec
   Parameters find(TableId id) const;
   void add(TableId id, Parameters parameters);
+  void forget(TableId id);  ///< the store has it no more: no block needs it
 
  private:
   mutable std::mutex mutex_;

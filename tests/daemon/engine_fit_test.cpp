@@ -132,6 +132,38 @@ TEST_CASE("With linear at rest, blocks are shorter once there is a model, and al
   store.check_all(kit);
 }
 
+TEST_CASE("A block whose tables the store gave up for others is written with what there is") {
+  EngineKit kit;
+  NamespaceSpec spec = small_model("many groups");
+  const LayerGroup group = spec.model.groups.front();
+  spec.model.groups.assign(18, group);  // the store keeps 16 sets of tables
+  const auto ns = kit.open_namespace(spec, kit.caller()).ns;
+  const auto put = [&](std::uint16_t into, const Sequence16& sequence) {
+    NewBlocks asked;
+    asked.ns = ns;
+    asked.group = into;
+    asked.tokens = sequence.tokens;
+    asked.durable = true;
+    auto values = std::make_shared<ByteVector>(sequence.blocks.front());
+    const auto committed = kit.await<Committed>(
+        [&](auto done) { kit.engine().put(kit.caller(), asked, values, 0, std::move(done)); });
+    REQUIRE(committed.ok());
+    CHECK(committed->status == std::vector<std::uint8_t>{0});
+  };
+  for (std::uint16_t g = 0; g < 18; ++g) {
+    const Sequence16 sequence = make_sequence(g, 1);
+    put(g, sequence);
+    Selection selection = by_tokens(ns, sequence.tokens);
+    selection.group = g;
+    REQUIRE(kit.await<Removal>([&](auto done) {
+                 kit.engine().remove(kit.caller(), selection, true, std::move(done));
+               })
+                .ok());
+  }
+  for (std::uint16_t g = 0; g < 18; ++g) put(g, make_sequence(100U + g, 1));
+  CHECK(kit.counter("durable_failures") == 0);
+}
+
 TEST_CASE("An engine that ends while it fits ends soon") {
   EngineKit kit;
   kit.options().codec = "linear";
