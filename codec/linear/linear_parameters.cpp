@@ -177,7 +177,11 @@ Result<std::shared_ptr<const LinearParameters>> LinearParameters::fit(
     const BlockShape& shape, std::span<const PlacedPayload> payloads,
     const LinearFitOptions& options) {
   KV_ASSIGN(LinearModel model, fit_linear(shape, payloads, options));
-  return std::make_shared<const LinearParameters>(std::move(model));
+  // What is coded with is what will be read back, so nothing may be in it that a reader refuses.
+  const auto stored = parse(LinearParameters(std::move(model)).serialize());
+  if (stored) return *stored;
+  return Error(ErrorKind::invalid_argument,
+               "fit linear: these blocks give no model: " + stored.error().message());
 }
 
 ByteVector LinearParameters::serialize() const {

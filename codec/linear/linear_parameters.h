@@ -12,7 +12,8 @@ namespace kvstrata::codec {
 
 class LinearParameters final : public CodecParameters {
  public:
-  /// Fits on blocks of `shape`: see fit_linear().
+  /// Fits on blocks of `shape`: see fit_linear(). `invalid_argument` also if their numbers give no
+  /// model that could be stored.
   static Result<std::shared_ptr<const LinearParameters>> fit(
       const BlockShape& shape, std::span<const PlacedPayload> payloads,
       const LinearFitOptions& options);

@@ -250,6 +250,38 @@ TEST_CASE("Parameters of another codec or shape are refused, not misread") {
   CHECK_FALSE(encode_frame(other, &example.parameters, payload, 0, room).ok());
 }
 
+TEST_CASE("Whatever it is fitted on, a model can be read back and serves, or there is none") {
+  Random random(test_seed("fit on anything"));
+  for (const DType dtype : {DType::bf16, DType::fp16, DType::fp8_e4m3, DType::fp8_e5m2}) {
+    const BlockShape shape = layered_shape(dtype);
+    for (int kind = 0; kind < 6; ++kind) {
+      CAPTURE(to_string(dtype));
+      CAPTURE(kind);
+      std::vector<ByteVector> blocks(6, ByteVector(shape.raw_bytes()));
+      for (ByteVector& block : blocks) {
+        for (std::size_t i = 0; i < block.size(); ++i) {
+          const std::byte kinds[] = {std::byte{0},
+                                     std::byte{0xff},
+                                     std::byte{0x7f},
+                                     static_cast<std::byte>(random.bits()),
+                                     static_cast<std::byte>(i % 2 == 0 ? 0x80 : 0x7f),
+                                     static_cast<std::byte>(i)};
+          block[i] = kinds[kind];
+        }
+      }
+      std::vector<PlacedPayload> payloads;
+      for (const ByteVector& block : blocks) payloads.push_back({block, 32});
+      const auto fitted = LinearParameters::fit(shape, payloads, {.rope = layered_rope});
+      if (!fitted) continue;
+      CHECK(LinearParameters::parse((*fitted)->serialize()).ok());
+      ByteVector frame(frame_bytes_max(shape)), decoded(shape.raw_bytes());
+      frame.resize(encode_frame(shape, fitted->get(), blocks[0], 0, frame).value());
+      CHECK(decode_frame(shape, fitted->get(), frame, decoded).ok());
+      CHECK((decoded == blocks[0]));
+    }
+  }
+}
+
 TEST_CASE("A stored model that was cut, changed or made up is refused within its own size") {
   const Example example("damaged model");
   const ByteVector stored = example.parameters.serialize();
