@@ -58,11 +58,13 @@ Namespace* Namespaces::adopt(storage::NamespaceRecord record) {
 
 Status Namespaces::load_tables(Namespace& ns) {
   for (const TableId id : core_.store->tables(ns.record.id)) {
-    KV_ASSIGN(const ByteVector packed, core_.store->table(ns.record.id, id));
-    if (packed.size() < 2) return Error(ErrorKind::corrupt, "codec tables without a group");
-    const auto group = load_le<std::uint16_t>(packed.data());
-    auto parameters = codec::CodecParameters::parse(ByteView(packed).subspan(2));
-    // Frames that need unreadable ones become misses; the rest of the store is fine.
+    const auto packed = core_.store->table(ns.record.id, id);
+    // Frames that need damaged ones become misses, the rest of the store is fine; other errors may
+    // pass, and nothing is to be lost to them.
+    if (!packed && packed.error().kind() != ErrorKind::corrupt) return packed.error();
+    if (!packed || packed->size() < 2) continue;
+    const auto group = load_le<std::uint16_t>(packed->data());
+    auto parameters = codec::CodecParameters::parse(ByteView(*packed).subspan(2));
     if (!parameters || (!ns.is_opaque() && group >= ns.groups.size())) continue;
     ns.group(group).tables->add(id, *parameters);
   }

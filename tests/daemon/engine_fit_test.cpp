@@ -3,6 +3,10 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
 
 #include "engine_test_kit.h"
 #include "tests/base/seed.h"
@@ -161,6 +165,37 @@ TEST_CASE("A block whose tables the store gave up for others is written with wha
                 .ok());
   }
   for (std::uint16_t g = 0; g < 18; ++g) put(g, make_sequence(100U + g, 1));
+  CHECK(kit.counter("durable_failures") == 0);
+}
+
+TEST_CASE("Damaged tables are misses of the blocks that need them, and no reason not to start") {
+  EngineKit kit;
+  const NamespaceSpec spec = small_model("damaged tables");
+  auto ns = kit.open_namespace(spec, kit.caller()).ns;
+  const Sequence16 sequence = make_sequence(1, 2);
+  REQUIRE(kit.put(kit.caller(), ns, sequence.tokens, sequence.blocks, true).ok());
+  kit.stop();
+  std::size_t damaged = 0;
+  for (const auto& file : std::filesystem::recursive_directory_iterator(kit.directory())) {
+    if (!file.is_regular_file()) continue;
+    std::fstream stream(file.path(), std::ios::in | std::ios::out | std::ios::binary);
+    const std::string bytes(std::istreambuf_iterator<char>(stream), {});
+    const std::size_t tables = bytes.find("KVST\x01");
+    if (tables == std::string::npos) continue;
+    stream.clear();
+    stream.seekp(static_cast<std::streamoff>(tables) + 40);
+    stream.put(static_cast<char>(~bytes[tables + 40]));
+    ++damaged;
+  }
+  REQUIRE(damaged == 1);
+  kit.restart();
+  ns = kit.open_namespace(spec, kit.caller()).ns;
+  const auto loaded = kit.get(kit.caller(), ns, sequence.tokens);
+  if (loaded.ok()) {
+    for (const LoadedBlock& block : loaded->blocks) CHECK(block.status != 0);
+  }
+  const Sequence16 other = make_sequence(2, 2);
+  REQUIRE(kit.put(kit.caller(), ns, other.tokens, other.blocks, true).ok());
   CHECK(kit.counter("durable_failures") == 0);
 }
 

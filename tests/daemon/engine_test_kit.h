@@ -44,7 +44,9 @@ class EngineKit {
   explicit EngineKit(std::uint64_t host_bytes = 32_MiB, std::uint64_t disk_bytes = 128_MiB);
   ~EngineKit();
 
-  /// Ends the engine (without draining) and opens a new one on the same directory.
+  /// Ends the engine, without draining; until restart() there is none.
+  void stop() { engine_.reset(); }
+  /// The same, and opens a new one on the same directory.
   void restart();
   Engine& engine() { return *engine_; }
   const std::string& directory() const { return directory_.path(); }
