@@ -524,11 +524,12 @@ Result<LinearModel> fit_linear(const BlockShape& shape, std::span<const PlacedPa
   }
   if (options.layers_below > layers_below_max) return invalid("more than 8 layers below");
   if (!(options.rope.theta > 1 && options.rope.theta < 1e12)) return invalid("theta is 1..1e12");
-  if (payloads.empty() || (shape.tokens < 2 && payloads.size() < 2))
-    return invalid("too few tokens");
+  std::uint64_t tokens = 0;  // those that are fitted on
   for (const PlacedPayload& payload : payloads) {
     if (payload.bytes.size() != shape.raw_bytes()) return invalid("a payload of another size");
+    tokens += shape.tokens - (payload.first_position == 0 ? 1 : 0);
   }
+  if (tokens < 2) return invalid("too few tokens");
   const PlainFloats plain;
   return Fit(shape, payloads, options).run();
 }

@@ -98,6 +98,11 @@ TEST_CASE("A fit of the same blocks is the same model, and says what it can't se
   CHECK_FALSE(fit_linear(shape, subject.payloads, {}).ok());
   CHECK_FALSE(fit_linear(BlockShape::opaque(DType::bf16, 100), subject.payloads, {}).ok());
   CHECK_FALSE(fit_linear(subject.shape, {}, {}).ok());
+  shape = layered_shape(DType::bf16);
+  shape.tokens = 1;  // the first of a sequence is left out
+  const ByteVector token(shape.raw_bytes());
+  const std::vector<PlacedPayload> first_tokens(3, PlacedPayload{token, 0});
+  CHECK_FALSE(fit_linear(shape, first_tokens, {}).ok());
   CHECK_FALSE(fit_linear(subject.shape, subject.payloads, {.rope = {.rotary_dim = 14}}).ok());
   CHECK_FALSE(fit_linear(subject.shape, subject.payloads, {.layers_below = 9}).ok());
 }
