@@ -67,14 +67,12 @@ Status check_directory(const BlockShape& shape, CodecId codec,
     if (fault != nullptr) return corrupt(fault);
   }
   for (std::uint32_t i = 0; codec == CodecId::linear && i < directory.size(); i += shape.sides()) {
-    std::uint64_t decoded_bytes = 0;
-    for (std::uint32_t j = i; j < i + shape.sides(); ++j) decoded_bytes += shape.substream_bytes(j);
-    const char* const fault = find_layer_fault(directory.subspan(i, shape.sides()), decoded_bytes);
+    const char* const fault =
+        find_layer_fault(directory.subspan(i, shape.sides()), shape.layer_bytes());
     if (fault != nullptr) return corrupt(fault);
   }
-  const bool all_raw = std::ranges::all_of(
-      directory, [](const DirectoryEntry& entry) { return entry.kind == SubstreamKind::raw; });
-  if (all_raw != (codec == CodecId::raw)) return corrupt("a frame of raw sub-streams alone");
+  if (all_raw(directory) != (codec == CodecId::raw))
+    return corrupt("a frame of raw sub-streams alone");
   return {};
 }
 

@@ -62,8 +62,7 @@ class FrameBody {
   void add_layer(LinearEncoder& encoder) {
     const std::uint32_t sides = shape_.sides();
     const auto first = static_cast<std::uint32_t>(directory_.size());
-    std::uint64_t decoded = 0;
-    for (std::uint32_t i = first; i < first + sides; ++i) decoded += shape_.substream_bytes(i);
+    const std::uint64_t decoded = shape_.layer_bytes();
     const ByteVector chain = encoder.layer(payload_);
     const bool gains = chain.size() <= decoded - decoded / 64;
     if (gains) std::ranges::copy(chain, room().begin());
@@ -78,11 +77,7 @@ class FrameBody {
     }
   }
 
-  bool all_raw() const {
-    return std::ranges::all_of(
-        directory_, [](const DirectoryEntry& entry) { return entry.kind == SubstreamKind::raw; });
-  }
-  ByteView directory() const { return std::as_bytes(std::span(directory_)); }
+  std::span<const DirectoryEntry> directory() const { return directory_; }
   std::uint64_t bytes() const { return bytes_; }
 
  private:
@@ -123,7 +118,7 @@ Result<std::uint64_t> encode_frame(const BlockShape& shape, const CodecParameter
     for (std::uint32_t i = 0; i < shape.substreams(); ++i) body.add_raw(i);
   }
 
-  const CodecId codec = body.all_raw() ? CodecId::raw : parameters->codec();
+  const CodecId codec = all_raw(body.directory()) ? CodecId::raw : parameters->codec();
   FrameHeader header{};
   header.magic = frame_magic;
   header.version = frame_version;
@@ -134,10 +129,11 @@ Result<std::uint64_t> encode_frame(const BlockShape& shape, const CodecParameter
   header.first_position = codec == CodecId::linear ? first_position : 0;
   header.parameters_hash = codec == CodecId::raw ? 0 : parameters->content_hash();
   header.payload_xxh3 = payload_xxh3;
-  header.directory_xxh3 = xxh3(body.directory());
+  const auto directory = std::as_bytes(body.directory());
+  header.directory_xxh3 = xxh3(directory);
   header.header_xxh3 = header_checksum(header);
   std::memcpy(out.data(), &header, sizeof header);
-  std::ranges::copy(body.directory(), out.begin() + sizeof header);
+  std::ranges::copy(directory, out.begin() + sizeof header);
   return header.frame_bytes;
 }
 

@@ -2,8 +2,10 @@
 // Plain data, read and written by memcpy.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "kvstrata/checksum.h"
 
@@ -41,6 +43,11 @@ struct DirectoryEntry {
   std::uint64_t decoded_xxh3;
 };
 static_assert(sizeof(DirectoryEntry) == 16);
+
+inline bool all_raw(std::span<const DirectoryEntry> directory) {
+  return std::ranges::all_of(
+      directory, [](const DirectoryEntry& entry) { return entry.kind == SubstreamKind::raw; });
+}
 
 inline std::uint64_t header_checksum(const FrameHeader& header) {
   return xxh3_of_head(header, offsetof(FrameHeader, header_xxh3));

@@ -29,10 +29,11 @@ struct BlockShape {
   static BlockShape opaque(DType dtype, std::uint64_t bytes);
 
   bool is_opaque() const { return head_dim_k == 0; }
-  std::uint64_t raw_bytes() const;                                 ///< of the whole payload
-  std::uint32_t sides() const { return head_dim_v == 0 ? 1 : 2; }  ///< of a layer: K, or K and V
-  std::uint32_t substreams() const;                                ///< layers x sides, or pieces
-  std::uint64_t substream_bytes(std::uint32_t index) const;        ///< decoded
+  std::uint64_t raw_bytes() const;                                    ///< of the whole payload
+  std::uint32_t sides() const { return head_dim_v == 0 ? 1 : 2; }     ///< of a layer: K, or K and V
+  std::uint32_t substreams() const;                                   ///< layers x sides, or pieces
+  std::uint64_t layer_bytes() const { return raw_bytes() / layers; }  ///< K and V; not opaque
+  std::uint64_t substream_bytes(std::uint32_t index) const;           ///< decoded
   std::uint32_t channels(Side side) const;  ///< kv_heads x head_dim: one statistic each
 };
 

@@ -513,8 +513,7 @@ Result<LinearModel> fit_linear(const BlockShape& shape, std::span<const PlacedPa
   };
   KV_TRY(check_shape(shape));
   if (shape.is_opaque()) return invalid("opaque values have no layers");
-  if (shape.dtype == DType::int8 || shape.dtype == DType::fp32)
-    return invalid("this dtype is not served");
+  if (!has_linear(shape.dtype)) return invalid("this dtype is not served");
   if (options.rope.rotary_dim % 2 != 0 || options.rope.rotary_dim > shape.head_dim_k ||
       shape.head_dim_k % 2 != 0) {
     return invalid("the rotary dimension is even and no larger than an even head_dim_k");

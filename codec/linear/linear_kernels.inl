@@ -534,4 +534,7 @@ KV_LANES void encode(CellSink& sink, const CellCoding& coding, const Guesses& gu
   }
 }
 
+constexpr LinearKernels kernels{map,  join,      learn,       turn,   guess,
+                                know, know_pair, pack_errors, decode, encode};
+
 }  // namespace

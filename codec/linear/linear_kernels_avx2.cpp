@@ -15,14 +15,8 @@ namespace avx2 {
 
 #include "codec/linear/linear_kernels.inl"
 
-const LinearKernels& linear_kernels() {
-  static constexpr LinearKernels kernels{map,  join,      learn,       turn,   guess,
-                                         know, know_pair, pack_errors, decode, encode};
-  return kernels;
-}
-
 }  // namespace avx2
 
-const LinearKernels avx2_linear_kernels = avx2::linear_kernels();
+const LinearKernels avx2_linear_kernels = avx2::kernels;
 
 }  // namespace kvstrata::codec

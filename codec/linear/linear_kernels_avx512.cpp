@@ -15,14 +15,8 @@ namespace avx512 {
 
 #include "codec/linear/linear_kernels.inl"
 
-const LinearKernels& linear_kernels() {
-  static constexpr LinearKernels kernels{map,  join,      learn,       turn,   guess,
-                                         know, know_pair, pack_errors, decode, encode};
-  return kernels;
-}
-
 }  // namespace avx512
 
-const LinearKernels avx512_linear_kernels = avx512::linear_kernels();
+const LinearKernels avx512_linear_kernels = avx512::kernels;
 
 }  // namespace kvstrata::codec

@@ -24,6 +24,12 @@ inline constexpr std::uint32_t layers_below_max = 8;
 inline constexpr float input_units = 24.0F;       ///< of a standard deviation, in int8
 inline constexpr float error_int8_units = 16.0F;  ///< of an error's sigma, in int8
 
+/// The dtypes that linear codes: floating ones of at most 16 bits.
+constexpr bool has_linear(DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::fp16 || dtype == DType::fp8_e4m3 ||
+         dtype == DType::fp8_e5m2;
+}
+
 struct LinearLayer {
   std::uint32_t below = 0;  ///< layers it is predicted from: the nearest first
   // Per channel, in coding order.

@@ -141,8 +141,7 @@ const char* find_fault(const LinearLayer& layer, std::size_t number, const Layer
 const char* find_fault(const LinearHeader& header) {
   if (header.magic != linear_magic) return "no magic";
   if (header.reserved_0 != 0 || header.reserved_1 != 0) return "reserved bytes";
-  const auto dtype = static_cast<DType>(header.dtype);
-  if (dtype == DType::int8 || dtype == DType::fp32 || to_string(dtype) == "unknown") return "dtype";
+  if (!has_linear(static_cast<DType>(header.dtype))) return "dtype";
   if (header.layers < 1 || header.layers > layers_max) return "number of layers";
   const std::uint64_t channels =
       std::uint64_t{header.kv_heads} * (std::uint64_t{header.head_dim_k} + header.head_dim_v);

@@ -1,6 +1,7 @@
 #include "daemon/engine/parameter_fitter.h"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -45,7 +46,8 @@ class Fit {
   Result<CodecTables::Parameters> fit_tables();
   Result<CodecTables::Parameters> fit_linear();
   bool take_sample(std::size_t blocks_max, std::uint64_t bytes_max);
-  std::uint64_t shortest(const SampledBlock& block, const CodecParameters* more) const;
+  std::uint64_t shortest(const SampledBlock& block,
+                         std::initializer_list<const CodecParameters*> of) const;
   bool is_better(const CodecParameters& fitted) const;
 
   Core& core_;
@@ -111,14 +113,13 @@ Result<CodecTables::Parameters> Fit::fit_linear() {
   return CodecTables::Parameters(std::move(linear));
 }
 
-/// Bytes of the shortest frame with the parameters in use, and with `more`.
-std::uint64_t Fit::shortest(const SampledBlock& block, const CodecParameters* more) const {
+/// Bytes of the shortest of the block's frames; of none, of a raw one.
+std::uint64_t Fit::shortest(const SampledBlock& block,
+                            std::initializer_list<const CodecParameters*> of) const {
   const codec::BlockShape shape = target_.shape_of(block.payload.size());
   ByteVector frame(codec::frame_bytes_max(shape));
-  const CodecTables::Parameters tables = target_.tables->current(CodecId::static_tables).parameters;
-  const CodecTables::Parameters linear = target_.tables->current(CodecId::linear).parameters;
   std::uint64_t least = frame.size();
-  for (const CodecParameters* with : {tables.get(), linear.get(), more}) {
+  for (const CodecParameters* with : of) {
     if (with == nullptr) continue;
     const auto bytes = codec::encode_frame(shape, with, block.payload, 0, frame,
                                            codec::best_simd_level(), block.first_position);
@@ -128,18 +129,20 @@ std::uint64_t Fit::shortest(const SampledBlock& block, const CodecParameters* mo
 }
 
 bool Fit::is_better(const CodecParameters& fitted) const {
+  const CodecTables::Parameters tables = target_.tables->current(CodecId::static_tables).parameters;
+  const CodecTables::Parameters linear = target_.tables->current(CodecId::linear).parameters;
   std::uint64_t before = 0, after = 0;
   for (const SampledBlock& block : to_judge_) {
     if (cancelled_) return false;
-    before += shortest(block, nullptr);
-    after += shortest(block, &fitted);
+    const std::uint64_t in_use = shortest(block, {tables.get(), linear.get()});
+    before += in_use;
+    after += std::min(in_use, shortest(block, {&fitted}));
   }
   return after + before / least_gain < before;
 }
 
 bool serves_linear(const codec::BlockShape& shape) {
-  return shape.dtype != DType::int8 && shape.dtype != DType::fp32 && shape.tokens > 1 &&
-         shape.head_dim_k % 2 == 0;
+  return codec::has_linear(shape.dtype) && shape.tokens > 1 && shape.head_dim_k % 2 == 0;
 }
 
 }  // namespace

@@ -11,8 +11,6 @@ namespace kvstrata::daemon {
 
 namespace {
 
-using Entries = std::vector<std::pair<BlockKey, storage::IndexEntry>>;
-
 constexpr std::size_t page_blocks = 256;
 
 Result<storage::ReadRecord> read_now(storage::Store& store, const BlockKey& key,

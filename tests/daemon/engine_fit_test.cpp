@@ -80,6 +80,17 @@ class LayeredStore {
   std::vector<Stored> stored_;
 };
 
+/// With linear at rest, fitted on few tokens.
+class LinearKit : public EngineKit {
+ public:
+  explicit LinearKit(std::uint64_t fit_bytes_max = 1_GiB) {
+    options().codec = "linear";
+    options().linear_fit_tokens = 2048;
+    options().linear_fit_bytes_max = fit_bytes_max;
+    restart();
+  }
+};
+
 void wait_for_fits(EngineKit& kit) {
   kit.loop().run_until(
       [&] { return kit.engine().stats(kit.caller()).gauges.at("fits_open") == 0; });
@@ -112,10 +123,7 @@ TEST_CASE("Tables are fitted again as more blocks arrive, and older frames stay 
 }
 
 TEST_CASE("With linear at rest, blocks are shorter once there is a model, and all come back") {
-  EngineKit kit;
-  kit.options().codec = "linear";
-  kit.options().linear_fit_tokens = 2048;
-  kit.restart();
+  LinearKit kit;
   LayeredStore store("linear at rest");
   store.open(kit);
   store.put(kit, 12);
@@ -200,10 +208,7 @@ TEST_CASE("Damaged tables are misses of the blocks that need them, and no reason
 }
 
 TEST_CASE("An engine that ends while it fits ends soon") {
-  EngineKit kit;
-  kit.options().codec = "linear";
-  kit.options().linear_fit_tokens = 2048;
-  kit.restart();
+  LinearKit kit;
   LayeredStore store("ended fit");
   store.open(kit);
   store.put(kit, 9);
@@ -214,11 +219,7 @@ TEST_CASE("An engine that ends while it fits ends soon") {
 }
 
 TEST_CASE("A model that would need more memory than allowed is not fitted, and nothing is lost") {
-  EngineKit kit;
-  kit.options().codec = "linear";
-  kit.options().linear_fit_tokens = 2048;
-  kit.options().linear_fit_bytes_max = 1_MiB;
-  kit.restart();
+  LinearKit kit(1_MiB);
   LayeredStore store("no memory to fit");
   store.open(kit);
   store.put(kit, 12);
