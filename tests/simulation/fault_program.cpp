@@ -1,10 +1,13 @@
 #include "tests/simulation/fault_program.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <thread>
+#include <vector>
 
 #include "tests/simulation/command_line.h"
 #include "tests/simulation/watched.h"
@@ -24,38 +27,51 @@ std::string usage_of(const FaultProgram& program) {
          "  --json FILE  write the totals to FILE\n";
 }
 
-std::uint64_t count_entries(const char* directory,
-                            const std::function<bool(const std::filesystem::path&)>& counts) {
-  std::error_code error;
-  std::filesystem::directory_iterator it(directory, error);
-  std::uint64_t count = 0;
-  for (; it != std::filesystem::directory_iterator(); it.increment(error)) {
-    count += counts(it->path()) ? 1 : 0;
-  }
-  return count;
-}
-
 // RocksDB's threads are shared by all stores of a process, io_uring's are the kernel's: both come
 // and go by themselves.
-bool is_ours(const std::filesystem::path& task) {
-  std::string name;
-  std::getline(std::ifstream(task / "comm"), name);
-  return !name.empty() && !name.starts_with("rocksdb") && !name.starts_with("iou-");
+bool is_ours(const std::string& thread) {
+  return !thread.empty() && !thread.starts_with("rocksdb") && !thread.starts_with("iou-");
 }
 
-std::uint64_t count_mapped_memfds() {
-  std::ifstream maps("/proc/self/maps");
-  std::uint64_t count = 0;
-  for (std::string line; std::getline(maps, line);) {
-    count += line.find("/memfd:") != std::string::npos ? 1 : 0;
+std::vector<std::filesystem::path> entries_of(const char* directory) {
+  std::error_code error;
+  std::filesystem::directory_iterator it(directory, error);
+  std::vector<std::filesystem::path> entries;
+  for (; it != std::filesystem::directory_iterator(); it.increment(error)) {
+    entries.push_back(it->path());
   }
-  return count;
+  return entries;
 }
 
-// Files this process has open, its threads, and its mappings of shared memory.
-std::uint64_t held_resources() {
-  return count_entries("/proc/self/fd", [](const auto&) { return true; }) +
-         count_entries("/proc/self/task", is_ours) + count_mapped_memfds();
+/// Files this process has open, its threads, and its mappings of shared memory, by name.
+std::vector<std::string> held_resources() {
+  std::vector<std::string> held;
+  for (const auto& file : entries_of("/proc/self/fd")) {
+    std::error_code error;
+    const std::filesystem::path to = std::filesystem::read_symlink(file, error);
+    if (!error) held.push_back("file " + to.string());
+  }
+  for (const auto& task : entries_of("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task / "comm"), name);
+    if (is_ours(name)) held.push_back("thread " + name);
+  }
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/memfd:") != std::string::npos) held.push_back("memory " + line);
+  }
+  return held;
+}
+
+/// What is held once it is no more than `usual`, or after five seconds. A thread that was joined
+/// is still listed until the kernel has buried it, and one that has just begun has no name yet.
+std::vector<std::string> held_in_the_end(std::size_t usual) {
+  std::vector<std::string> held = held_resources();
+  for (int i = 0; i < 500 && held.size() > usual; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    held = held_resources();
+  }
+  return held;
 }
 
 struct Totals {
@@ -64,15 +80,18 @@ struct Totals {
 
 std::string run_case(const FaultProgram& program, std::size_t index, const std::string& name) {
   // What the first case of a process leaves are the files libraries keep for all.
-  static std::uint64_t usual = 0;
+  static std::size_t usual = 0;
   const FaultOutcome outcome = program.run(index);
-  const std::uint64_t held = held_resources();
-  const bool leaks = usual > 0 && held > usual;
-  usual = std::max(usual, held);
+  const std::vector<std::string> held = usual > 0 ? held_in_the_end(usual) : held_resources();
+  const bool leaks = usual > 0 && held.size() > usual;
+  usual = std::max(usual, held.size());
   if (!outcome.ok() || leaks) {
     std::printf("case %zu: %s%s\n", index, name.c_str(),
                 leaks ? " leaks files, threads or memory" : "");
     for (const std::string& what : outcome.what) std::printf("  %s\n", what.c_str());
+    if (leaks) {
+      for (const std::string& what : held) std::printf("  holds %s\n", what.c_str());
+    }
   }
   std::ostringstream line;
   line << outcome.struck << ' ' << outcome.wrong_bytes << ' ' << outcome.lost << ' '
