@@ -7,7 +7,9 @@ namespace kvstrata::storage {
 namespace {
 
 constexpr std::size_t open_files_max = 128;
-constexpr std::uint64_t bytes_in_flight_max = 256_MiB;
+// Enough for any disk to be busy (2 ms of 8 GB/s), and so little that large records end one after
+// the other: the disk serves all it is given at once, and none would be there before the last.
+constexpr std::uint64_t bytes_in_flight_max = 16_MiB;
 constexpr int follows_max = 8;
 // While reads are in flight new ones wait at most this long to join them.
 constexpr Milliseconds join_step{1};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <filesystem>
+#include <numeric>
 #include <random>
 #include <thread>
 
@@ -131,7 +132,8 @@ DiskRate read_through(const Place& place, const EndToEndPlan& plan) {
     for (std::thread& thread : threads) thread.join();
   });
   next += *std::ranges::max_element(counts);
-  return {static_cast<double>(counts[0] + counts[1]) * place.bytes_a_sequence() / seconds, 0};
+  const std::size_t count = std::accumulate(counts.begin(), counts.end(), std::size_t{0});
+  return {static_cast<double>(count) * place.bytes_a_sequence() / seconds, 0};
 }
 
 }  // namespace

@@ -3,6 +3,10 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+
+#include "storage/device/recording_device.h"
+#include "storage/device/throttled_device.h"
 #include "tests/storage/support.h"
 
 namespace kvstrata::storage::testing {
@@ -45,6 +49,37 @@ TEST_CASE("A frame too large for the store is refused by name of the limit") {
   REQUIRE_FALSE(entry.ok());
   CHECK(entry.error().kind() == ErrorKind::too_large);
   CHECK(entry.error().message().find("at most") != std::string::npos);
+}
+
+TEST_CASE(
+    "Of many large records few are read at once, so that the first is there long before the last") {
+  const auto recording = std::make_shared<Recording>();
+  StoreOptions options = Shelf::small_options();
+  options.disk_budget_bytes = 512_MiB;
+  options.segment_bytes = 32_MiB;
+  options.wrap_device = [&](std::unique_ptr<Device> device) -> std::unique_ptr<Device> {
+    auto slow = std::make_unique<ThrottledDevice>(std::move(device),
+                                                  ThrottleOptions{.latency = Milliseconds{20}});
+    return std::make_unique<RecordingDevice>(std::move(slow), recording);
+  };
+  Shelf shelf(options);
+  constexpr int blocks = 10;
+  for (int n = 0; n < blocks; ++n) shelf.put(n, {.bytes = 4_MiB});
+  recording->clear();
+  std::vector<Awaited<Result<ReadRecord>>> reads(blocks);
+  for (int n = 0; n < blocks; ++n) {
+    shelf->read(shelf.key(n), *shelf.entry(n), reads[n].setter());
+  }
+  for (auto& read : reads) CHECK(read.get().ok());
+  std::uint64_t now = 0, most = 0;
+  for (const RecordedOperation& operation : recording->operations()) {
+    if (operation.kind != RecordedOperation::Kind::read) continue;
+    now = operation.ended ? now - operation.bytes : now + operation.bytes;
+    most = std::max(most, now);
+  }
+  CHECK(now == 0);
+  CHECK(most >= 4_MiB);
+  CHECK(most <= 24_MiB);  // of 40
 }
 
 TEST_CASE("Blocks are there after closing and opening") {
