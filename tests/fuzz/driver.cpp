@@ -1,9 +1,11 @@
 // main() of a fuzz target without libFuzzer: replays the files and folders it is given, then feeds
-// the target mutated and random inputs for KVSTRATA_FUZZ_SECONDS (1). No coverage guides it; it
-// keeps targets honest in every build, and `tools/dev fuzz` searches deeper.
+// the target mutated and random inputs for KVSTRATA_FUZZ_SECONDS (1), or KVSTRATA_FUZZ_CASES of
+// them. No coverage guides it; it keeps targets honest in every build, and tries far more inputs in
+// a second than `tools/dev fuzz` does, which searches deeper.
 //
 // A target may define LLVMFuzzerInitialize and LLVMFuzzerCustomMutator, as with libFuzzer.
 #include <fcntl.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <array>
@@ -35,7 +37,7 @@ namespace {
 
 constexpr std::size_t input_bytes_max = 1 << 16;
 constexpr std::size_t replayed_bytes_max = 1 << 24;
-constexpr unsigned input_seconds_max = 60;  // an input that takes longer is a finding
+constexpr time_t input_seconds_max = 60;  // of CPU; an input that takes longer is a finding
 
 /// The input the target has now, where a signal handler finds it.
 struct Current {
@@ -64,7 +66,7 @@ void save_current() {
 }
 
 void on_fatal_signal(int number) {
-  if (number == SIGALRM) say("the target hangs; ");
+  if (number == SIGPROF) say("the target hangs; ");
   save_current();
   (void)std::signal(number, SIG_DFL);
   (void)std::raise(number);
@@ -75,10 +77,16 @@ void catch_deaths(const std::string& target, std::uint64_t seed) {
   const std::string path = std::string(folder == nullptr ? "/tmp" : folder) + "/" + target +
                            "-crash-" + std::to_string(seed);
   path.copy(current.path.data(), current.path.size() - 1);
-  for (const int number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGALRM}) {
+  for (const int number : {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGPROF}) {
     (void)std::signal(number, on_fatal_signal);
   }
   if (__sanitizer_set_death_callback != nullptr) __sanitizer_set_death_callback(save_current);
+}
+
+/// Sends SIGPROF after so much time of this process; 0 for never.
+void limit_cpu_seconds(time_t seconds) {
+  const itimerval after{.it_interval = {}, .it_value = {.tv_sec = seconds, .tv_usec = 0}};
+  (void)::setitimer(ITIMER_PROF, &after, nullptr);
 }
 
 /// Runs the target on a copy that is exactly as long as it says, so that sanitizers see overruns.
@@ -86,9 +94,9 @@ void feed(const Input& input) {
   const Input exact(input);
   current.data = exact.data();
   current.size = exact.size();
-  (void)::alarm(input_seconds_max);
+  limit_cpu_seconds(input_seconds_max);
   (void)LLVMFuzzerTestOneInput(exact.data(), exact.size());
-  (void)::alarm(0);
+  limit_cpu_seconds(0);
   current.data = nullptr;
 }
 
@@ -137,9 +145,36 @@ Input next_input(const std::vector<Input>& corpus, Random& random) {
   return input;
 }
 
-double seconds_to_run() {
-  const char* text = std::getenv("KVSTRATA_FUZZ_SECONDS");  // NOLINT(concurrency-mt-unsafe)
-  return text == nullptr ? 1.0 : std::strtod(text, nullptr);
+double number_from(const char* variable, double otherwise) {
+  const char* text = std::getenv(variable);  // NOLINT(concurrency-mt-unsafe)
+  return text == nullptr ? otherwise : std::strtod(text, nullptr);
+}
+
+/// How long to go on: `cases` inputs if that is not 0, else `seconds`.
+struct Effort {
+  double seconds = number_from("KVSTRATA_FUZZ_SECONDS", 1.0);
+  double cases = number_from("KVSTRATA_FUZZ_CASES", 0.0);
+};
+
+std::uint64_t feed_inputs(const std::vector<Input>& corpus, std::uint64_t seed,
+                          const Effort& effort) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
+                                      std::chrono::duration<double>(effort.seconds));
+  Random random(seed);
+  feed({});
+  std::uint64_t executions = 1;
+  const auto goes_on = [&] {
+    return effort.cases > 0 ? static_cast<double>(executions) < effort.cases : Clock::now() < end;
+  };
+  for (; goes_on(); ++executions) {
+    feed(next_input(corpus, random));
+    if (executions % 1'000'000 == 0) {
+      std::printf("%llu inputs\n", static_cast<unsigned long long>(executions));
+      (void)std::fflush(stdout);
+    }
+  }
+  return executions;
 }
 
 }  // namespace
@@ -166,13 +201,7 @@ int main(int argc, char** argv) {
   const std::vector<Input> corpus = read_corpus(argc, argv);
   for (const Input& input : corpus) feed(input);
 
-  using Clock = std::chrono::steady_clock;
-  const auto end = Clock::now() + std::chrono::duration_cast<Clock::duration>(
-                                      std::chrono::duration<double>(seconds_to_run()));
-  Random random(seed);
-  feed({});
-  std::uint64_t executions = 1;
-  for (; Clock::now() < end; ++executions) feed(next_input(corpus, random));
+  const std::uint64_t executions = feed_inputs(corpus, seed, Effort());
   std::printf("%s: %zu replayed, %llu executions\n", target.c_str(), corpus.size(),
               static_cast<unsigned long long>(executions));
   return 0;

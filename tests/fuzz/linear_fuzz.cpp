@@ -58,9 +58,19 @@ void check_decode(const BlockShape& shape, const CodecParameters& parameters, By
   }
 }
 
+ByteVector encoded(const BlockShape& shape, const CodecParameters& parameters,
+                   const ByteVector& payload, std::uint32_t position, SimdLevel level) {
+  ByteVector frame(frame_bytes_max(shape));
+  const auto bytes = encode_frame(shape, &parameters, payload, 0, frame, level, position);
+  KV_CHECK(bytes.ok(), "a good payload was refused");
+  frame.resize(*bytes);
+  return frame;
+}
+
 /// The input as damage to the chains of a good frame, behind its header and directory.
-void check_damaged(const BlockShape& shape, const CodecParameters& parameters, ByteVector frame,
-                   ByteView damage) {
+void check_damaged(const BlockShape& shape, const CodecParameters& parameters,
+                   const ByteVector& payload, std::uint32_t position, ByteView damage) {
+  ByteVector frame = encoded(shape, parameters, payload, position, SimdLevel::avx2);
   const std::size_t data_at = sizeof(FrameHeader) + shape.substreams() * sizeof(DirectoryEntry);
   for (std::size_t i = 0; i + 2 < damage.size(); i += 3) {
     const std::size_t at = load_le<std::uint16_t>(damage.data() + i);
@@ -70,23 +80,18 @@ void check_damaged(const BlockShape& shape, const CodecParameters& parameters, B
 }
 
 void check_round_trip(const BlockShape& shape, const CodecParameters& parameters,
-                      const ByteVector& payload, std::uint32_t position, ByteView damage) {
-  ByteVector frame(frame_bytes_max(shape));
+                      const ByteVector& payload, std::uint32_t position) {
+  const ByteVector frame = encoded(shape, parameters, payload, position, SimdLevel::scalar);
   for (const SimdLevel level : all_levels) {
-    ByteVector again(frame_bytes_max(shape));
-    const auto length = encode_frame(shape, &parameters, payload, 0, again, level, position);
-    KV_CHECK(length.ok(), "a good payload was refused");
-    again.resize(*length);
-    if (level == SimdLevel::scalar) frame = again;
-    KV_CHECK(again == frame, "levels encode to different bytes");
-  }
-  for (const SimdLevel level : all_levels) {
+    if (level != SimdLevel::scalar) {
+      KV_CHECK(encoded(shape, parameters, payload, position, level) == frame,
+               "levels encode to different bytes");
+    }
     ByteVector decoded(payload.size());
     KV_CHECK(decode_frame(shape, &parameters, frame, decoded, level).ok(),
              "a good frame was refused");
     KV_CHECK(decoded == payload, "a frame decoded to other bytes");
   }
-  if (!damage.empty()) check_damaged(shape, parameters, frame, damage);
 }
 
 /// A model with some of its bytes changed, and summed again: what is not refused must serve.
@@ -108,33 +113,69 @@ std::shared_ptr<const LinearParameters> changed_model(const Example& from, ByteV
   return *parsed;
 }
 
+/// What the input makes of a scalar of the model's kind: nothing, another, or a little.
+std::uint32_t changed(std::uint32_t pattern, std::byte by, std::size_t at, std::uint8_t how) {
+  const auto change = static_cast<std::uint32_t>(by);
+  switch (how % 4) {
+    case 0: return pattern;
+    case 1: return change * 0x101U;
+    case 2: return at % 61 == 0 ? change * 0x101U : pattern;
+    default: return pattern ^ (change & 3U);
+  }
+}
+
+ByteVector payload_of(const Example& from, const BlockShape& shape, ByteView input,
+                      std::uint8_t how) {
+  ByteVector payload(shape.raw_bytes());
+  const LayerOrder order(shape, layered_rope.rotary_dim);
+  std::vector<std::uint32_t> patterns(from.shape.tokens);
+  std::size_t at = 0;
+  for (std::uint32_t layer = 0; layer < shape.layers; ++layer) {
+    const LayerPlaces places(from.shape, layer), to(shape, layer);
+    for (const LayerOrder::Channel& channel : order.channels()) {
+      places.load(from.payload, channel, patterns);
+      for (std::uint32_t& pattern : patterns) {
+        if (!input.empty()) pattern = changed(pattern, input[at % input.size()], at, how);
+        ++at;
+      }
+      to.store(channel, std::span(patterns).first(shape.tokens), payload);
+    }
+  }
+  return payload;
+}
+
 }  // namespace
 
+/// An input is one case: eight bytes choose a shape and what is tried, the rest is the frame, the
+/// model, the payload or the damage.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t choice_bytes = 8, damage_bytes = 30;
   const ByteView input(reinterpret_cast<const std::byte*>(data), size);
-  (void)CodecParameters::parse(input);
   if (size < choice_bytes) return 0;
   const Example& from = example(data[0]);
   static const char* const layouts[] = {"LSPHTC", "LSPTHC", "LSPHCT", "SLPHTC"};
   BlockShape shape = from.shape;
-  shape.tokens = 1 + data[1] % 40;
+  shape.tokens = 1 + data[1] % from.shape.tokens;
   shape.layout.k_axes = shape.layout.v_axes = layouts[data[2] % 4];
-  const auto position = load_le<std::uint32_t>(input.data() + 3);
+  const std::uint32_t position = data[7] >= 128 ? 0 : load_le<std::uint32_t>(input.data() + 3);
   const ByteView rest = input.subspan(choice_bytes);
-  check_decode(shape, *from.parameters, rest);
-  ByteVector payload(shape.raw_bytes());  // of the model's kind, changed by the input
-  for (std::size_t i = 0; i < payload.size(); ++i) {
-    payload[i] = from.payload[i % from.payload.size()];
-    if (!rest.empty() && data[7] % 4 != 0) {
-      const std::byte other = rest[i % rest.size()];
-      payload[i] = data[7] % 4 == 1 ? other : i % 7 == 0 ? payload[i] ^ other : payload[i];
+  const ByteView damage = rest.first(std::min(rest.size(), damage_bytes));
+  const std::uint8_t what = data[7] % 16;
+  if (what == 0) {
+    (void)CodecParameters::parse(rest);
+  } else if (what == 1) {
+    check_decode(shape, *from.parameters, rest);
+  } else {
+    // Another payload altogether makes a raw frame, of which damage shows nothing.
+    const std::uint8_t how = what <= 8 ? 0 : data[7] / 16;
+    const ByteVector payload = payload_of(from, shape, rest, how);
+    if (what <= 8) {
+      check_damaged(shape, *from.parameters, payload, position, damage);
+    } else if (what <= 13) {
+      check_round_trip(shape, *from.parameters, payload, position);
+    } else if (const auto model = changed_model(from, damage); model != nullptr) {
+      check_round_trip(shape, *model, payload, position);
     }
   }
-  const ByteView damage = rest.first(std::min(rest.size(), damage_bytes));
-  check_round_trip(shape, *from.parameters, payload, position, damage);
-  if (data[7] % 8 != 7) return 0;
-  const auto changed = changed_model(from, damage);
-  if (changed != nullptr) check_round_trip(shape, *changed, payload, position, {});
   return 0;
 }
