@@ -296,7 +296,8 @@ StaticEncoded encode_static(const Kernels& kernels, const TableSet& tables, std:
   const DType dtype = tables.dimensions().dtype;
   const std::uint8_t table =
       tables.dimensions().opaque ? choose_table(tables, place, payload) : std::uint8_t{0};
-  const StaticPlan plan = StaticPlan::of(tables, substream, table, place);
+  const std::shared_ptr<const StaticPlan> kept = plan_for(tables, substream, table, place);
+  const StaticPlan& plan = *kept;
   const RawArea area(plan, dtype);
   EncodeBuffers buffers(plan, place.scalar_bytes, area.total);
   gather_rows(kernels, place, payload, plan.first_lane.data(), buffers.rows);
@@ -335,7 +336,8 @@ Status decode_static(const Kernels& kernels, const TableSet& tables, std::uint32
                      std::uint8_t* payload) {
   if (place.scalars() == 0) return corrupt(substream, "nothing to code");
   if (table >= tables.size()) return corrupt(substream, "no such table");
-  const StaticPlan plan = StaticPlan::of(tables, substream, table, place);
+  const std::shared_ptr<const StaticPlan> kept = plan_for(tables, substream, table, place);
+  const StaticPlan& plan = *kept;
   const RawArea area(plan, tables.dimensions().dtype);
   StaticParts parts;
   if (!find_parts(encoded, area.stored(), place.tail_bytes, parts)) {

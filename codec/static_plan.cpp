@@ -71,4 +71,18 @@ StaticPlan StaticPlan::of(const TableSet& tables, std::uint32_t substream, std::
   return plan;
 }
 
+std::shared_ptr<const StaticPlan> plan_for(const TableSet& tables, std::uint32_t substream,
+                                           std::uint8_t table, const Placement& place) {
+  constexpr std::size_t kept_bytes_max = 32 << 10;
+  const auto make = [&] {
+    return std::make_shared<const StaticPlan>(StaticPlan::of(tables, substream, table, place));
+  };
+  if (tables.dimensions().opaque) return make();  // their order is one table's
+  PlanShelf& shelf = tables.plans();
+  if (auto plan = shelf.find(substream, place.tokens())) return plan;
+  auto plan = make();
+  if (plan->bytes() <= kept_bytes_max) shelf.keep(substream, place.tokens(), plan);
+  return plan;
+}
+
 }  // namespace kvstrata::codec

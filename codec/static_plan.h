@@ -1,8 +1,9 @@
 // A StaticPlan is the coding order of one static sub-stream: which lane holds which scalar, and
-// which table each unit of 16 lanes uses. Made per call, used by one thread.
+// which table each unit of 16 lanes uses. Immutable once made, shared freely between threads.
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "codec/geometry.h"
@@ -24,9 +25,19 @@ struct StaticPlan {
 
   std::size_t lane_count() const { return steps * lanes; }
 
+  std::size_t bytes() const {
+    return first_lane.size() * sizeof first_lane[0] + unit_table.size() +
+           paddings.size() * sizeof(Padding);
+  }
+
   /// The order of a sub-stream at `place`. `table` is that of an opaque piece.
   static StaticPlan of(const TableSet& tables, std::uint32_t substream, std::uint8_t table,
                        const Placement& place);
 };
+
+/// The same; plans of small sub-streams, which take as long to make as to use, are kept with the
+/// tables.
+std::shared_ptr<const StaticPlan> plan_for(const TableSet& tables, std::uint32_t substream,
+                                           std::uint8_t table, const Placement& place);
 
 }  // namespace kvstrata::codec

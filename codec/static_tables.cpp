@@ -147,7 +147,10 @@ TableSet::Dimensions TableSet::Dimensions::of(const BlockShape& shape) {
 }
 
 TableSet::TableSet(Dimensions dimensions, std::vector<TableRecord> records, ByteVector index)
-    : dimensions_(dimensions), records_(std::move(records)), index_(std::move(index)) {
+    : dimensions_(dimensions),
+      records_(std::move(records)),
+      index_(std::move(index)),
+      plans_(std::size_t{dimensions_.layers} * sides()) {
   for (const TableRecord& record : records_) {
     decode_tables_.push_back(decode_table_of(record));
     encode_tables_.push_back(encode_table_of(record));
@@ -158,10 +161,9 @@ TableSet::TableSet(Dimensions dimensions, std::vector<TableRecord> records, Byte
 
 ByteView TableSet::channel_tables(std::uint32_t substream) const {
   if (dimensions_.opaque) return {};
-  const std::size_t sides = dimensions_.channels_v == 0 ? 1 : 2;
   const std::size_t k = dimensions_.channels_k, v = dimensions_.channels_v;
-  const bool is_v = substream % sides == 1;
-  return ByteView(index_).subspan(substream / sides * (k + v) + (is_v ? k : 0), is_v ? v : k);
+  const bool is_v = substream % sides() == 1;
+  return ByteView(index_).subspan(substream / sides() * (k + v) + (is_v ? k : 0), is_v ? v : k);
 }
 
 ByteVector TableSet::serialize() const {

@@ -1,5 +1,5 @@
 // A TableSet is the static codec's tables, ready to code with: the records as stored and the forms
-// the kernels read. Immutable once made, shared freely between threads.
+// the kernels read. Immutable once made but for the plans it keeps, shared freely between threads.
 #pragma once
 
 #include <array>
@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "codec/codec.h"
+#include "codec/plan_shelf.h"
 #include "codec/static_format.h"
 
 namespace kvstrata::codec {
@@ -81,7 +82,12 @@ class TableSet final : public StaticTables {
   /// The table of each channel of sub-stream `index` of a shape with V or without; empty if opaque.
   ByteView channel_tables(std::uint32_t substream) const;
 
+  /// Plans made with these tables.
+  PlanShelf& plans() const { return plans_; }
+
  private:
+  std::uint32_t sides() const { return dimensions_.channels_v == 0 ? 1 : 2; }
+
   Dimensions dimensions_;
   std::vector<TableRecord> records_;
   ByteVector index_;
@@ -89,6 +95,7 @@ class TableSet final : public StaticTables {
   std::vector<EncodeTable> encode_tables_;
   std::size_t sign_coded_tables_ = 0;
   std::uint64_t content_hash_ = 0;
+  mutable PlanShelf plans_;
 };
 
 }  // namespace kvstrata::codec
