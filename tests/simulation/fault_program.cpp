@@ -66,9 +66,11 @@ std::vector<std::string> held_resources() {
 /// What is held once it is no more than `usual`, or after five seconds. A thread that was joined
 /// is still listed until the kernel has buried it, and one that has just begun has no name yet.
 std::vector<std::string> held_in_the_end(std::size_t usual) {
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::seconds(5);
   std::vector<std::string> held = held_resources();
-  for (int i = 0; i < 500 && held.size() > usual; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (held.size() > usual && Clock::now() < end) {
+    std::this_thread::yield();
     held = held_resources();
   }
   return held;
