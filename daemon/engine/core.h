@@ -22,7 +22,7 @@ struct Counters {
   std::uint64_t encoded_blocks = 0, encoded_raw_bytes = 0, encoded_frame_bytes = 0,
                 encoded_raw_for_lag = 0, encoded_linear_blocks = 0, durable_blocks = 0,
                 durable_failures = 0;
-  std::uint64_t fits = 0, fits_adopted = 0, fits_failed = 0;
+  std::uint64_t fits = 0, fits_adopted = 0, fits_failed = 0, gains_lost = 0;
   std::uint64_t admission_declined_blocks = 0, admission_later_blocks = 0;
   std::uint64_t evicted_blocks = 0, evicted_bytes = 0, evicted_unadmitted_blocks = 0;
   std::uint64_t removed_blocks = 0;

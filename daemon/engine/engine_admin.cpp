@@ -355,6 +355,7 @@ EngineStats EngineImpl::stats(const Caller&) const {
                     {"encoded_linear_blocks", c.encoded_linear_blocks},
                     {"fits", c.fits},
                     {"fits_adopted", c.fits_adopted},
+                    {"gains_lost", c.gains_lost},
                     {"fits_failed", c.fits_failed},
                     {"durable_blocks", c.durable_blocks},
                     {"durable_failures", c.durable_failures},

@@ -137,6 +137,8 @@ void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
   request.expires_unix_ms = block->expires_unix_ms;
   request.pinned = block->pinned;
   encoded->first_position = block->first_position;
+  encoded->with_tables = writer.tables.parameters != nullptr;
+  encoded->with_linear = writer.linear.parameters != nullptr;
   const Namespace& ns = *namespaces_.get(block->key.ns);
   writer.shape = ns.shape(block->key.group, block->raw_bytes);
   const ByteView payload(block->slot.data, block->raw_bytes);
@@ -171,6 +173,10 @@ void Flusher::append(const BlockPtr& block, std::shared_ptr<Encoded> encoded) {
   const bool is_linear =
       encoded->request.codec == static_cast<std::uint8_t>(codec::CodecId::linear);
   core_.counters.encoded_linear_blocks += is_linear ? 1 : 0;
+  if (encoded->with_tables) {
+    fitter_.block_coded(block->key, block->raw_bytes, encoded->request.frame_bytes,
+                        encoded->with_linear);
+  }
   const TableId table = encoded->request.table;
   const Status queued = core_.store->append(
       std::move(encoded->request), [this, block](Result<storage::IndexEntry> entry) {

@@ -50,7 +50,8 @@ class Flusher {
   /// An encoded block on its way into the store.
   struct Encoded {
     storage::AppendRequest request;
-    std::optional<std::uint32_t> first_position;  ///< once it was found out
+    std::optional<std::uint32_t> first_position;    ///< once it was found out
+    bool with_tables = false, with_linear = false;  ///< what might be used
     Status status;
   };
   /// Blocks that were added later, though they became visible before, don't hold it up: they could

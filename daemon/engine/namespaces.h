@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -13,6 +14,7 @@
 
 #include "codec/codec.h"
 #include "daemon/engine/core.h"
+#include "daemon/engine/gain_watch.h"
 
 namespace kvstrata::daemon {
 
@@ -36,14 +38,22 @@ class CodecTables {
   std::map<TableId, Parameters> by_id_;
 };
 
+/// When parameters of a codec are fitted again.
+struct FitSchedule {
+  std::uint64_t due_bytes = 0;  ///< of payload stored in this run; 0: not known yet
+  bool drifted = false;         ///< since blocks changed, and not because there are many more
+  GainWatch watch;
+};
+
 struct LayerGroupState {
   codec::BlockShape shape;
   std::uint64_t block_bytes = 0;
   std::shared_ptr<CodecTables> tables = std::make_shared<CodecTables>();
-  bool fitting = false;    ///< its first tables, which blocks wait for
-  bool refitting = false;  ///< in the background
-  // Bytes of payload that became durable in this run, and at how many there is a fit again.
-  std::uint64_t stored_bytes = 0, tables_due_bytes = 0, linear_due_bytes = 0;
+  bool fitting = false;            ///< its first tables, which blocks wait for
+  bool refitting = false;          ///< in the background
+  std::uint64_t stored_bytes = 0;  ///< of payload that became durable in this run
+  FitSchedule tables_fit, linear_fit;
+  std::deque<BlockKey> recent;  ///< the last blocks that became durable
 };
 
 struct Namespace {

@@ -25,6 +25,8 @@ constexpr std::size_t judges = 4;
 constexpr std::uint64_t least_gain = 200;
 constexpr std::uint32_t layers_below = 3;
 constexpr std::uint64_t linear_tokens_min = 2'048;
+/// Blocks of a group that are known to be its last.
+constexpr std::size_t recent_max = 256;
 
 /// One fit. On a fitter.
 class Fit {
@@ -145,7 +147,24 @@ bool serves_linear(const codec::BlockShape& shape) {
   return codec::has_linear(shape.dtype) && shape.tokens > 1 && shape.head_dim_k % 2 == 0;
 }
 
+FitSchedule& schedule_of(LayerGroupState& group, CodecId codec) {
+  return codec == CodecId::linear ? group.linear_fit : group.tables_fit;
+}
+
 }  // namespace
+
+void ParameterFitter::block_coded(const BlockKey& key, std::uint64_t raw_bytes,
+                                  std::uint64_t frame_bytes, bool with_linear) {
+  if (raw_bytes == 0) return;
+  LayerGroupState& group = namespaces_.get(key.ns)->group(key.group);
+  FitSchedule& schedule = with_linear ? group.linear_fit : group.tables_fit;
+  if (!schedule.watch.add(raw_bytes, frame_bytes)) return;
+  ++core_.counters.gains_lost;
+  for (FitSchedule* due : {&group.tables_fit, &schedule}) {
+    due->due_bytes = std::max<std::uint64_t>(group.stored_bytes, 1);
+    due->drifted = true;
+  }
+}
 
 void ParameterFitter::block_stored(const BlockKey& key, std::uint64_t raw_bytes) {
   if (core_.options.codec == "raw" || raw_bytes == 0) return;
@@ -153,12 +172,14 @@ void ParameterFitter::block_stored(const BlockKey& key, std::uint64_t raw_bytes)
   if (ns == nullptr) return;
   LayerGroupState& group = ns->group(key.group);
   group.stored_bytes += raw_bytes;
-  if (group.tables_due_bytes == 0) group.tables_due_bytes = growth * raw_bytes;
+  group.recent.push_back(key);
+  if (group.recent.size() > recent_max) group.recent.pop_front();
+  if (group.tables_fit.due_bytes == 0) group.tables_fit.due_bytes = growth * raw_bytes;
   const bool wants_linear =
       core_.options.codec == "linear" && !ns->is_opaque() && serves_linear(group.shape);
-  if (wants_linear && group.linear_due_bytes == 0) {
+  if (wants_linear && group.linear_fit.due_bytes == 0) {
     const std::uint64_t blocks = core_.options.linear_fit_tokens / group.shape.tokens;
-    group.linear_due_bytes = std::max<std::uint64_t>(blocks, judges) * raw_bytes;
+    group.linear_fit.due_bytes = std::max<std::uint64_t>(blocks, judges) * raw_bytes;
   }
   start_what_is_due(key, group);
 }
@@ -166,13 +187,16 @@ void ParameterFitter::block_stored(const BlockKey& key, std::uint64_t raw_bytes)
 /// One fit of a group at a time: the end of one may begin another.
 void ParameterFitter::start_what_is_due(const BlockKey& key, LayerGroupState& group) {
   if (group.refitting) return;
-  if (group.tables_due_bytes != 0 && group.stored_bytes >= group.tables_due_bytes) {
-    group.tables_due_bytes = growth * group.stored_bytes;
-    start(key, group, CodecId::static_tables);
-  } else if (group.linear_due_bytes != 0 && group.stored_bytes >= group.linear_due_bytes) {
-    group.linear_due_bytes = growth * group.stored_bytes;
-    start(key, group, CodecId::linear);
-  }
+  if (!start_if_due(key, group, CodecId::static_tables)) start_if_due(key, group, CodecId::linear);
+}
+
+bool ParameterFitter::start_if_due(const BlockKey& key, LayerGroupState& group, CodecId codec) {
+  FitSchedule& schedule = schedule_of(group, codec);
+  if (schedule.due_bytes == 0 || group.stored_bytes < schedule.due_bytes) return false;
+  start(key, group, codec);
+  schedule.due_bytes = growth * group.stored_bytes;
+  schedule.drifted = false;
+  return true;
 }
 
 void ParameterFitter::start(const BlockKey& key, LayerGroupState& group, CodecId codec) {
@@ -182,25 +206,31 @@ void ParameterFitter::start(const BlockKey& key, LayerGroupState& group, CodecId
                    .opaque = ns.is_opaque(),
                    .dtype = ns.model().dtype,
                    .shape = group.shape,
-                   .tables = group.tables};
+                   .tables = group.tables,
+                   .recent = {}};
+  if (schedule_of(group, codec).drifted) target.recent = {group.recent.begin(), group.recent.end()};
   group.refitting = true;
   ++core_.counters.fits;
   ++open_fits_;
   core_.fitters->post([this, key, codec, target = std::move(target)] {
     auto fitted = Fit(core_, target, cancelled_).run(codec);
-    core_.to_control([this, key, fitted = std::move(fitted)] {
-      LayerGroupState& state = namespaces_.get(key.ns)->group(key.group);
-      state.refitting = false;
-      --open_fits_;
-      if (!fitted) {
-        ++core_.counters.fits_failed;
-      } else if (*fitted) {
-        ++core_.counters.fits_adopted;
-        state.tables->add((*fitted)->id, (*fitted)->parameters);
-      }
-      start_what_is_due(key, state);
-    });
+    core_.to_control([this, key, codec, fitted = std::move(fitted)] { end(key, codec, fitted); });
   });
+}
+
+void ParameterFitter::end(const BlockKey& key, CodecId codec,
+                          const Result<std::optional<CodecTables::Stored>>& fitted) {
+  LayerGroupState& group = namespaces_.get(key.ns)->group(key.group);
+  group.refitting = false;
+  --open_fits_;
+  if (!fitted) {
+    ++core_.counters.fits_failed;
+  } else if (*fitted) {
+    ++core_.counters.fits_adopted;
+    group.tables->add((*fitted)->id, (*fitted)->parameters);
+    schedule_of(group, codec).watch.parameters_changed();
+  }
+  start_what_is_due(key, group);
 }
 
 }  // namespace kvstrata::daemon

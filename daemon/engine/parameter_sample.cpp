@@ -1,7 +1,9 @@
 #include "daemon/engine/parameter_sample.h"
 
+#include <algorithm>
 #include <future>
 #include <random>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -42,35 +44,81 @@ BlockKey random_key(const FitTarget& target) {
   return key;
 }
 
+/// Collects blocks until there are enough.
+class Sample {
+ public:
+  Sample(storage::Store& store, const FitTarget& target, std::size_t blocks_max,
+         std::uint64_t bytes_max, const std::atomic<bool>& cancelled)
+      : store_(store),
+        target_(target),
+        blocks_max_(blocks_max),
+        bytes_max_(bytes_max),
+        cancelled_(cancelled) {}
+
+  void add_recent() {
+    const std::size_t count = std::min(target_.recent.size(), blocks_max_ / 2);
+    for (std::size_t i = 0; i < count; ++i) {
+      const BlockKey& key = target_.recent[i * target_.recent.size() / count];
+      std::optional<storage::IndexEntry> entry;
+      const bool found = store_.find(std::span(&key, 1), std::span(&entry, 1)).ok() && entry;
+      if (bytes_ > bytes_max_ / 2 || is_full()) return;
+      if (found) add(key, *entry);
+    }
+  }
+
+  void add_random() {
+    const BlockKey start = random_key(target_);
+    std::optional<BlockKey> after = start;
+    bool wrapped = false;
+    while (!is_full()) {
+      const auto page = store_.list(target_.ns, after, page_blocks);
+      if (!page) return;
+      for (const auto& [key, entry] : *page) {
+        if (is_full() || (wrapped && start.digest < key.digest)) return;
+        if (key.group == target_.group && !taken_.contains(key.digest)) add(key, entry);
+      }
+      const bool at_end = page->size() < page_blocks;
+      if (at_end && wrapped) return;
+      wrapped |= at_end;
+      after = at_end ? std::optional<BlockKey>{} : page->back().first;
+    }
+  }
+
+  std::vector<SampledBlock> blocks;
+
+ private:
+  bool is_full() const { return out_of_room_ || blocks.size() >= blocks_max_ || cancelled_; }
+
+  void add(const BlockKey& key, const storage::IndexEntry& entry) {
+    if (entry.raw_bytes == 0) return;
+    out_of_room_ = bytes_ + entry.raw_bytes > bytes_max_;
+    if (out_of_room_) return;
+    auto block = read_block(store_, target_, key, entry);
+    if (!block) return;
+    bytes_ += entry.raw_bytes;
+    taken_.insert(key.digest);
+    blocks.push_back(std::move(*block));
+  }
+
+  storage::Store& store_;
+  const FitTarget& target_;
+  const std::size_t blocks_max_;
+  const std::uint64_t bytes_max_;
+  const std::atomic<bool>& cancelled_;
+  std::uint64_t bytes_ = 0;
+  bool out_of_room_ = false;
+  std::set<Hash256> taken_;
+};
+
 }  // namespace
 
 std::vector<SampledBlock> sample_blocks(storage::Store& store, const FitTarget& target,
                                         std::size_t blocks_max, std::uint64_t bytes_max,
                                         const std::atomic<bool>& cancelled) {
-  std::vector<SampledBlock> blocks;
-  std::uint64_t bytes = 0;
-  const BlockKey start = random_key(target);
-  std::optional<BlockKey> after = start;
-  bool wrapped = false;
-  while (blocks.size() < blocks_max && !cancelled) {
-    const auto page = store.list(target.ns, after, page_blocks);
-    if (!page) break;
-    for (const auto& [key, entry] : *page) {
-      const bool is_round = wrapped && start.digest < key.digest;
-      if (is_round || blocks.size() == blocks_max || cancelled) return blocks;
-      if (key.group != target.group || entry.raw_bytes == 0) continue;
-      if (bytes + entry.raw_bytes > bytes_max) return blocks;
-      auto block = read_block(store, target, key, entry);
-      if (!block) continue;
-      bytes += entry.raw_bytes;
-      blocks.push_back(std::move(*block));
-    }
-    const bool at_end = page->size() < page_blocks;
-    if (at_end && wrapped) break;
-    wrapped |= at_end;
-    after = at_end ? std::optional<BlockKey>{} : page->back().first;
-  }
-  return blocks;
+  Sample sample(store, target, blocks_max, bytes_max, cancelled);
+  sample.add_recent();
+  sample.add_random();
+  return std::move(sample.blocks);
 }
 
 }  // namespace kvstrata::daemon

@@ -19,6 +19,7 @@ struct FitTarget {
   DType dtype = DType::bf16;
   codec::BlockShape shape;  ///< of its blocks; opaque: unused
   std::shared_ptr<CodecTables> tables;
+  std::vector<BlockKey> recent;  ///< blocks that half of a sample is to be of; may be empty
 
   codec::BlockShape shape_of(std::uint64_t raw_bytes) const {
     return opaque ? codec::BlockShape::opaque(dtype, raw_bytes) : shape;
@@ -30,8 +31,9 @@ struct SampledBlock {
   std::uint32_t first_position = 0;
 };
 
-/// At most `blocks_max` blocks and `bytes_max` bytes of payload, at random; fewer if the store has
-/// no more, or `cancelled` becomes true. Blocks that can't be read are passed over.
+/// At most `blocks_max` blocks and `bytes_max` bytes of payload, at random, but half of it of the
+/// target's recent ones; fewer if the store has no more, or `cancelled` becomes true. Blocks that
+/// can't be read are passed over.
 std::vector<SampledBlock> sample_blocks(storage::Store& store, const FitTarget& target,
                                         std::size_t blocks_max, std::uint64_t bytes_max,
                                         const std::atomic<bool>& cancelled);

@@ -8,6 +8,7 @@
 #include <iterator>
 #include <string>
 
+#include "daemon/engine/gain_watch.h"
 #include "engine_test_kit.h"
 #include "tests/base/seed.h"
 #include "tests/codec/layered_kv.h"
@@ -44,6 +45,8 @@ class LayeredStore {
       put_blocks(kit, std::move(blocks));
     }
   }
+  /// From now on blocks are of another model of the same shape.
+  void change_traffic() { source_ = kvstrata::test::LayeredKv(random_); }
   /// A block like no other: tables that are fitted on it serve others badly.
   void put_zeros(EngineKit& kit) { put_blocks(kit, {ByteVector(shape_.raw_bytes())}); }
 
@@ -141,6 +144,35 @@ TEST_CASE("With linear at rest, blocks are shorter once there is a model, and al
   store.check_all(kit);
   store.put(kit, 1);
   CHECK(kit.counter("encoded_linear_blocks") > 0);  // the model was kept
+  store.check_all(kit);
+}
+
+TEST_CASE(
+    "When blocks become others than before, parameters are fitted again on the new ones too") {
+  LinearKit kit;
+  LayeredStore store("other traffic");
+  store.open(kit);
+  const auto bytes_of_next = [&](std::size_t sequences) {
+    const std::uint64_t frames = kit.counter("encoded_frame_bytes");
+    store.put(kit, sequences);
+    return bytes_a_block(kit, frames, sequences * sequence_blocks);
+  };
+  store.put(kit, 12);
+  wait_for_fits(kit);
+  const double usual = bytes_of_next(4);
+  wait_for_fits(kit);
+  CHECK(kit.counter("gains_lost") == 0);
+
+  store.change_traffic();
+  const double longer = bytes_of_next(4);
+  CHECK(longer > usual * 1.1);
+  const std::uint64_t adopted = kit.counter("fits_adopted");
+  store.put(kit, 4);
+  kit.loop().run_until([&] { return kit.counter("gains_lost") > 0; });
+  wait_for_fits(kit);
+  CHECK(kit.counter("gains_lost") == 1);
+  CHECK(kit.counter("fits_adopted") > adopted);
+  CHECK(bytes_of_next(2) < longer * 0.95);
   store.check_all(kit);
 }
 
