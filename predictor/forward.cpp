@@ -1,0 +1,204 @@
+#include "predictor/forward.h"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "kvstrata/bytes.h"
+#include "kvstrata/check.h"
+#include "kvstrata/checksum.h"
+
+namespace kvstrata::predictor {
+
+namespace {
+
+/// One output of a linear layer: groups in rising order, each sum exact.
+template <typename Code>
+float product_of_rows(const CodeView<std::int16_t>& input, std::size_t token,
+                      const CodeView<Code>& weights, std::size_t row) {
+  const std::int16_t* const a = input.row(token);
+  const Code* const w = weights.row(row);
+  float sum = 0;
+  for (std::uint32_t g = 0; g < weights.groups(); ++g) {
+    std::int32_t products = 0;
+    for (std::uint32_t i = g * weights.group; i < (g + 1) * weights.group; ++i) {
+      products += std::int32_t{a[i]} * std::int32_t{w[i]};
+    }
+    sum = std::fma(static_cast<float>(products),
+                   input.row_scales(token)[g] * weights.row_scales(row)[g], sum);
+  }
+  return sum;
+}
+
+template <typename Code>
+std::vector<float> products(const CodeView<std::int16_t>& input, const CodeView<Code>& weights) {
+  KV_CHECK(input.columns == weights.columns && input.group == weights.group,
+           "a matrix for other rows");
+  std::vector<float> out(std::size_t{input.rows} * weights.rows);
+  for (std::size_t t = 0; t < input.rows; ++t) {
+    for (std::size_t r = 0; r < weights.rows; ++r) {
+      out[t * weights.rows + r] = product_of_rows(input, t, weights, r);
+    }
+  }
+  return out;
+}
+
+std::uint32_t group_of(const Weights& weights) {
+  return std::visit([](const auto& view) { return view.group; }, weights);
+}
+
+}  // namespace
+
+Sequence make_sequence(const Model& model) {
+  return {model.layers.size(), SequenceLayer(model.config)};
+}
+
+Forward::Forward(const Model& model, Sequence& sequence, std::span<const std::uint32_t> tokens)
+    : model_(model),
+      config_(model.config),
+      sequence_(sequence),
+      tokens_(tokens.size()),
+      first_position_(sequence.front().tokens()),
+      x_(tokens.size() * model.config.hidden) {
+  KV_CHECK(tokens_ % key_block == 0 && first_position_ + tokens_ <= config_.positions,
+           "a block of other tokens than the arithmetic is for");
+  for (std::size_t t = 0; t < tokens_; ++t) {
+    KV_CHECK(tokens[t] < config_.vocab, "a token beyond the vocabulary");
+    for (std::size_t j = 0; j < config_.hidden; ++j) {
+      const std::uint32_t bf16 = model.embedding[std::size_t{tokens[t]} * config_.hidden + j];
+      x_[t * config_.hidden + j] = std::bit_cast<float>(bf16 << 16);
+    }
+  }
+}
+
+std::span<float> Forward::hidden(std::vector<float>& of, std::size_t token) const {
+  return std::span(of).subspan(token * config_.hidden, config_.hidden);
+}
+
+// Steps 2 and 3's quantising.
+CodeRows Forward::normed(std::span<const float> weight) {
+  CodeRows rows(static_cast<std::uint32_t>(tokens_), config_.hidden,
+                group_of(model_.layers[layer_].k), config_.activation_top);
+  std::vector<float> h(config_.hidden);
+  for (std::size_t t = 0; t < tokens_; ++t) {
+    norm(hidden(x_, t), config_.eps, weight, h);
+    finite_ &= rows.set(t, h);
+  }
+  return rows;
+}
+
+CodeRows Forward::quantised(const std::vector<float>& rows) {
+  const std::size_t columns = rows.size() / tokens_;
+  CodeRows codes(static_cast<std::uint32_t>(tokens_), static_cast<std::uint32_t>(columns),
+                 group_of(model_.layers[layer_].k), config_.activation_top);
+  for (std::size_t t = 0; t < tokens_; ++t) {
+    finite_ &= codes.set(t, std::span(rows).subspan(t * columns, columns));
+  }
+  return codes;
+}
+
+std::vector<float> Forward::multiply(const CodeRows& input, const Weights& weights,
+                                     std::span<const float> bias) {
+  std::vector<float> out =
+      std::visit([&](const auto& view) { return products(input.view(), view); }, weights);
+  for (std::size_t i = 0; !bias.empty() && i < out.size(); ++i) out[i] += bias[i % bias.size()];
+  return out;
+}
+
+void Forward::norm_heads(std::vector<float>& rows, std::span<const float> weight) const {
+  if (weight.empty()) return;
+  std::vector<float> head(config_.head_dim);
+  for (std::size_t first = 0; first < rows.size(); first += head.size()) {
+    const std::span<float> place = std::span(rows).subspan(first, head.size());
+    norm(place, config_.eps, weight, head);
+    std::ranges::copy(head, place.begin());
+  }
+}
+
+std::uint64_t Forward::digest_of(const CodeRows& rows) const {
+  const CodeView<std::int16_t> view = rows.view();
+  ByteVector bytes;
+  for (std::size_t t = 0; t < tokens_; ++t) {
+    const auto codes = std::as_bytes(std::span(view.row(t), view.groups() * view.group));
+    const auto scales = std::as_bytes(std::span(view.row_scales(t), view.groups()));
+    bytes.insert(bytes.end(), codes.begin(), codes.end());
+    bytes.insert(bytes.end(), scales.begin(), scales.end());
+  }
+  return xxh3(bytes);
+}
+
+Expected Forward::expect() {
+  const LayerWeights& weights = model_.layers.at(layer_);
+  input_ = normed(weights.input_norm);
+  Expected expected{multiply(*input_, weights.k, weights.k_bias),
+                    multiply(*input_, weights.v, weights.v_bias), digest_of(*input_)};
+  norm_heads(expected.k, weights.k_norm);
+  return expected;
+}
+
+void Forward::know(std::span<const float> k, std::span<const float> v,
+                   const std::optional<Correction>& correction) {
+  finite_ &= sequence_[layer_].append(k, v);
+  if (layer_ + 1 < model_.layers.size()) {
+    if (correction) {
+      correct(*correction);
+      input_ = normed(model_.layers[layer_].input_norm);
+    }
+    attend(*input_);
+    run_mlp();
+  }
+  ++layer_;
+}
+
+// Step 6.
+void Forward::correct(const Correction& correction) {
+  const CodeView<std::int16_t>& matrix = correction.matrix;
+  CodeRows errors(static_cast<std::uint32_t>(tokens_), matrix.columns, largest_group,
+                  top_of_13_bits);
+  for (std::size_t t = 0; t < tokens_; ++t) {
+    finite_ &= errors.set(t, correction.errors.subspan(t * matrix.columns, matrix.columns));
+  }
+  const std::vector<float> steps = products(errors.view(), matrix);
+  for (std::size_t t = 0; t < tokens_; ++t) {
+    const std::span<float> x = hidden(x_, t);
+    const float size = std::sqrt(sum_of_squares(x) / static_cast<float>(config_.hidden));
+    for (std::size_t j = 0; j < x.size(); ++j) {
+      x[j] = std::fma(steps[t * config_.hidden + j], size, x[j]);
+    }
+  }
+}
+
+void Forward::add_to_x(const std::vector<float>& y) {
+  for (std::size_t i = 0; i < x_.size(); ++i) x_[i] += y[i];
+}
+
+// Steps 7 and 8.
+void Forward::attend(const CodeRows& input) {
+  const LayerWeights& weights = model_.layers[layer_];
+  std::vector<float> q = multiply(input, weights.q, weights.q_bias);
+  norm_heads(q, weights.q_norm);
+  std::vector<float> out(q.size());
+  for (std::size_t t = 0; t < tokens_; ++t) {
+    const auto position = static_cast<std::uint32_t>(first_position_ + t);
+    for (std::uint32_t head = 0; head < config_.heads; ++head) {
+      const std::size_t first = (t * config_.heads + head) * config_.head_dim;
+      const std::span<float> of_head = std::span(q).subspan(first, config_.head_dim);
+      turn(of_head, model_.cosines_at(position), model_.sines_at(position));
+      finite_ &= sequence_[layer_].attend(head, position, of_head,
+                                          std::span(out).subspan(first, config_.head_dim));
+    }
+  }
+  add_to_x(multiply(quantised(out), weights.o, {}));
+}
+
+// Step 9.
+void Forward::run_mlp() {
+  const LayerWeights& weights = model_.layers[layer_];
+  const CodeRows h = normed(weights.post_norm);
+  std::vector<float> gate = multiply(h, weights.gate, {});
+  const std::vector<float> up = multiply(h, weights.up, {});
+  for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = silu(gate[i]) * up[i];
+  add_to_x(multiply(quantised(gate), weights.down, {}));
+}
+
+}  // namespace kvstrata::predictor
