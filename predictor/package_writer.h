@@ -37,7 +37,7 @@ class PackageWriter {
 
  private:
   struct Section;
-  PackageWriter(Sink sink);
+  explicit PackageWriter(Sink sink);
 
   Sink sink_;
   std::vector<std::unique_ptr<Section>> sections_;
