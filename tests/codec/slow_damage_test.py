@@ -18,7 +18,7 @@ SMALL = Shape("fp32", layers=1, kv_heads=2, head_dim_k=4, head_dim_v=1, tokens=3
 
 def entries_of(parsed: Frame) -> list[tuple[int, ...]]:
     """The fields of the directory as they are in the frame."""
-    return [(entry.encoded_bytes, int(entry.static), entry.table, 0, entry.decoded_sum)
+    return [(entry.encoded_bytes, entry.kind, entry.table, 0, entry.decoded_sum)
             for entry in parsed.entries]
 
 
@@ -80,10 +80,10 @@ class Damage(unittest.TestCase):
     def test_each_field_of_the_header_is_checked(self):
         self.refused(self.with_header(0, "I", 0), "magic")
         self.refused(self.with_header(4, "B", 2), "version 2", Unsupported)
-        for codec in (2, 3):
-            self.refused(self.with_header(5, "B", codec), f"codec {codec}", Unsupported)
+        self.refused(self.with_header(5, "B", 3), "codec 3", Unsupported)
+        self.refused(self.with_header(5, "B", 2), "kind 1 in a frame of codec 2")
         self.refused(self.with_header(5, "B", 4), "codec is 4")
-        self.refused(self.with_header(5, "B", 0), "a raw one names tables")
+        self.refused(self.with_header(5, "B", 0), "a raw one names parameters")
         self.refused(self.with_header(6, "H", 1), "reserved")
         self.refused(self.with_header(8, "Q", (1 << 30) + 1), "raw bytes")
         self.refused(self.with_header(8, "Q", len(self.payload) + 4), "another shape")
@@ -91,8 +91,8 @@ class Damage(unittest.TestCase):
         self.refused(self.with_header(16, "Q", len(self.frame) - 1), "its header says")
         self.refused(self.with_header(24, "I", 2049), "2049 sub-streams")
         self.refused(self.with_header(24, "I", 5), "another shape")
-        self.refused(self.with_header(28, "I", 1), "reserved")
-        self.refused(self.with_header(32, "Q", 1), "other tables")
+        self.refused(self.with_header(28, "I", 1), "a position")
+        self.refused(self.with_header(32, "Q", 1), "other parameters")
         self.refused(self.with_header(40, "Q", 1), "sum of the payload")
         self.refused(self.with_header(48, "Q", 1), "sum of the directory")
         size = HEADER.size + ENTRY.size
@@ -104,13 +104,13 @@ class Damage(unittest.TestCase):
         self.refused(bytes(frame), "sum of the header")
 
     def test_a_static_frame_needs_tables(self):
-        with self.assertRaisesRegex(FrameError, "there are no tables"):
+        with self.assertRaisesRegex(FrameError, "parameters are not there"):
             decode_frame(self.frame, self.shape)
 
     def test_the_codec_of_the_frame_says_which_kinds_it_has(self):
         raw = parse_frame(encode_frame(self.payload, self.shape), self.shape)
-        self.refused(self.sealed_again(raw, STATIC), "without a static sub-stream")
-        self.refused(self.sealed_again(self.parsed, RAW), "static in a raw frame")
+        self.refused(self.sealed_again(raw, STATIC), "without a sub-stream of its codec")
+        self.refused(self.sealed_again(self.parsed, RAW), "kind 1 in a frame of codec 0")
 
     def sealed_again(self, parsed: Frame, codec: int) -> bytes:
         return sealed(codec, len(self.payload), self.tables.content_hash if codec == STATIC else 0,
@@ -121,15 +121,16 @@ class Damage(unittest.TestCase):
         entries = entries_of(self.parsed)
         entries[number] = tuple(old if new is None else new
                                 for old, new in zip(entries[number], fields))
-        return sealed(STATIC, len(self.payload), self.parsed.tables_hash, self.parsed.payload_sum,
-                      entries, b"".join(self.parsed.substreams))
+        return sealed(STATIC, len(self.payload), self.parsed.parameters_hash,
+                      self.parsed.payload_sum, entries, b"".join(self.parsed.substreams))
 
     def test_each_field_of_an_entry_is_checked(self):
         size = self.parsed.entries[0].encoded_bytes
         self.assertEqual(self.with_entry(0, *[None] * 5), self.frame)
         self.refused(self.with_entry(0, size - 1, *[None] * 4), "lengths of its sub-streams")
         self.refused(self.with_entry(1, 1, *[None] * 4), "entry 1: 1 raw bytes")
-        self.refused(self.with_entry(0, None, 2, None, None, None), "kind is 2")
+        self.refused(self.with_entry(0, None, 3, None, None, None), "kind is 3")
+        self.refused(self.with_entry(0, None, 2, None, None, None), "kind 2 in a frame of codec 1")
         self.refused(self.with_entry(0, None, 0, None, None, None), "entry 0: .* raw bytes")
         self.refused(self.with_entry(0, None, None, 1, None, None), "names table 1")
         self.refused(self.with_entry(0, None, None, None, 1, None), "reserved")
@@ -139,8 +140,9 @@ class Damage(unittest.TestCase):
         """The frame with another first sub-stream, and sums that hold."""
         entries = entries_of(self.parsed)
         entries[0] = (len(data), *entries[0][1:])
-        return sealed(STATIC, len(self.payload), self.parsed.tables_hash, self.parsed.payload_sum,
-                      entries, data + b"".join(self.parsed.substreams[1:]))
+        return sealed(STATIC, len(self.payload), self.parsed.parameters_hash,
+                      self.parsed.payload_sum, entries,
+                      data + b"".join(self.parsed.substreams[1:]))
 
     def test_each_part_of_a_substream_is_checked(self):
         data = self.parsed.substreams[0]
@@ -198,7 +200,7 @@ class StaticChecks(unittest.TestCase):
         frame, shape, tables = self.sample("fp16")
         parsed = parse_frame(frame, shape)
         size, kind, _, reserved, decoded_sum = entries_of(parsed)[0]
-        wrong = sealed(STATIC, 4000, parsed.tables_hash, parsed.payload_sum,
+        wrong = sealed(STATIC, 4000, parsed.parameters_hash, parsed.payload_sum,
                        [(size, kind, 1, reserved, decoded_sum)], parsed.substreams[0])
         with self.assertRaisesRegex(FrameError, "there is no table 1"):
             decode_frame(wrong, shape, tables)

@@ -1,4 +1,5 @@
-"""Frames decoded by a decoder that was written from their page, doc/frame-format.md, alone.
+"""Frames decoded by what their pages alone say: doc/frame-format.md, doc/linear-codec.md and
+doc/linear-format.md.
 
 usage: slow_decoder_test.py [PROGRAM]   which writes frames of the codec: see samples_of()
 """
@@ -6,19 +7,26 @@ usage: slow_decoder_test.py [PROGRAM]   which writes frames of the codec: see sa
 import pathlib
 import random
 import re
+import struct
 import subprocess
 import sys
 import tempfile
 import unittest
+from fractions import Fraction
 
-from slow_decoder import HEADER, STATIC, decode_frame, parse_frame
-from slow_encoder import encode_frame, encode_tables, static_substream
+import numpy as np
+from slow_cell import CONTEXTS, SYMBOLS
+from slow_decoder import ENTRY, HEADER, LINEAR, STATIC, decode_frame, parse_frame
+from slow_encoder import encode_frame, encode_tables, sealed, static_substream
+from slow_float import fma
+from slow_linear import MODEL_HEADER, parse_model
 from slow_samples import SEED, Sample, accepted_flips, made_payload, made_tables, samples_of
-from slow_shape import SCALARS, Shape, places
+from slow_shape import SCALARS, FrameError, Shape, Unsupported, places, sum_of
 from slow_static import Lane, Part, Table, lanes_of, numbers_of, parse_tables, planes_of
 
 PAGE = pathlib.Path(__file__).parents[2] / "doc" / "frame-format.md"
 SMALL_FRAME_BYTES, SMALL_FRAMES_MAX = 2048, 8  # every byte of these is flipped
+LINEAR_FLIPS = 10  # in a frame of each dtype
 LAYOUTS = [
     {"layout": "LSPHTC"},
     {"layout": "LPHSCT", "layout_v": "LPHSTC", "page_tokens": 8},
@@ -145,13 +153,13 @@ class WrittenByTheCodec(unittest.TestCase):
     def test_frames_decode_to_their_payloads(self):
         for sample in self.samples:
             with self.subTest(sample=sample.name):
-                decoded = decode_frame(sample.frame, sample.shape, sample.tables)
+                decoded = decode_frame(sample.frame, sample.shape, sample.parameters)
                 self.assertTrue(decoded == sample.payload, "another payload")
 
     def test_static_substreams_are_the_bytes_the_page_decides(self):
         for sample in self.samples:
             frame = parse_frame(sample.frame, sample.shape)
-            tables = parse_tables(sample.tables or b"", sample.shape) if frame.static else None
+            tables = parse_tables(sample.parameters or b"", sample.shape) if frame.static else None
             for number, entry in enumerate(frame.entries):
                 if tables is not None and entry.static:
                     with self.subTest(sample=sample.name, substream=number):
@@ -160,12 +168,128 @@ class WrittenByTheCodec(unittest.TestCase):
                         self.assertTrue(made == frame.substreams[number], "other bytes")
 
     def test_any_changed_byte_of_a_small_frame_is_refused(self):
-        small = [sample for sample in self.samples if len(sample.frame) <= SMALL_FRAME_BYTES]
+        small = [sample for sample in self.samples
+                 if len(sample.frame) <= SMALL_FRAME_BYTES and sample.frame[5] != LINEAR]
         small.sort(key=lambda sample: (sample.frame[5] != STATIC, len(sample.frame)))
         self.assertTrue(small and small[0].frame[5] == STATIC, "no static frame is small")
         for sample in small[:SMALL_FRAMES_MAX]:
             with self.subTest(sample=sample.name):
-                self.assertEqual(accepted_flips(sample.frame, sample.shape, sample.tables), [])
+                self.assertEqual(accepted_flips(sample.frame, sample.shape, sample.parameters), [])
+
+
+class LinearByTheCodec(unittest.TestCase):
+    """Chains, and the models they need."""
+
+    def setUp(self):
+        self.samples = [sample for sample in WrittenByTheCodec.samples
+                        if sample.frame[5] == LINEAR]
+        if not WrittenByTheCodec.samples:
+            self.skipTest("no program that writes frames was given")
+        # Small, with a model of layers above others.
+        self.small = min((sample for sample in self.samples if sample.shape.dtype == "bf16"),
+                         key=lambda sample: len(sample.parameters or b""))
+
+    def test_samples_have_all_that_linear_frames_can_have(self):
+        kinds = set()
+        for sample in self.samples:
+            shape, frame = sample.shape, parse_frame(sample.frame, sample.shape)
+            kinds |= {shape.dtype, shape.tokens, shape.layout}
+            kinds |= {f"{shape.sides} sides"} | {f"kind {entry.kind}" for entry in frame.entries}
+            kinds |= {"position"} if frame.first_position else set()
+        self.assertLessEqual({"bf16", "fp16", "fp8_e4m3", "fp8_e5m2", 1, 16, 33, "LSPHTC", "LPHSCT",
+                              "1 sides", "2 sides", "kind 0", "kind 2", "position"}, kinds)
+
+    def test_a_changed_byte_is_noticed(self):
+        rng = random.Random(SEED)
+        for dtype in ("bf16", "fp16", "fp8_e4m3", "fp8_e5m2"):
+            sample = min((sample for sample in self.samples if sample.shape.dtype == dtype),
+                         key=lambda sample: len(sample.frame))
+            chains = HEADER.size + ENTRY.size * sample.shape.substreams
+            for at in rng.sample(range(chains, len(sample.frame)), LINEAR_FLIPS):
+                damaged = bytearray(sample.frame)
+                damaged[at] ^= 1 << rng.randrange(8)
+                with self.subTest(sample=sample.name, at=at), self.assertRaises(FrameError):
+                    decode_frame(bytes(damaged), sample.shape, sample.parameters)
+
+    def test_another_position_gives_other_scalars(self):
+        frame = bytearray(self.small.frame)
+        frame[28] ^= 1
+        frame[56:64] = sum_of(bytes(frame[:56])).to_bytes(8, "little")
+        with self.assertRaises(FrameError):
+            decode_frame(bytes(frame), self.small.shape, self.small.parameters)
+
+    def test_a_layer_is_one_chain_or_raw(self):
+        shape, parsed = self.small.shape, parse_frame(self.small.frame, self.small.shape)
+        data = b"".join(parsed.substreams)
+        for changes, says in (
+                ({0: (0, 0), 1: (0, 0)}, "raw bytes"),
+                ({1: (shape.substream_bytes(1), 0)}, "half a layer"),
+                ({0: (parsed.entries[0].encoded_bytes - 1, 2), 1: (1, 2)}, "two chains"),
+                ({0: (shape.substream_bytes(0) + shape.substream_bytes(1), 2)}, "longer than"),
+                ({0: (parsed.entries[0].encoded_bytes, 1)}, "kind 1 in a frame of codec 2")):
+            entries = [(entry.encoded_bytes, entry.kind, 0, 0, entry.decoded_sum)
+                       for entry in parsed.entries]
+            for number, changed in changes.items():
+                entries[number] = changed + entries[number][2:]
+            frame = sealed(LINEAR, shape.payload_bytes, parsed.parameters_hash, parsed.payload_sum,
+                           entries, data)
+            with self.subTest(says=says), self.assertRaisesRegex(FrameError, says):
+                parse_frame(frame, shape)
+
+    def resealed(self, at: int, field: bytes) -> bytes:
+        """The small model with other bytes at one place, and sums that hold."""
+        data = self.small.parameters or b""
+        data = data[:at] + field + data[at + len(field):]
+        return data[:32] + sum_of(data[MODEL_HEADER.size:]).to_bytes(8, "little") + data[40:]
+
+    def test_every_rule_of_a_model_is_checked(self):
+        shape, data = self.small.shape, self.small.parameters or b""
+        count = len(parse_model(data, shape).channels)
+        layer = MODEL_HEADER.size + 2 * CONTEXTS * SYMBOLS + 4 * len(parse_model(data, shape).steps)
+        numbers = layer + 12  # of the lowest layer, which has no map
+        sigma_class = numbers + 5 * 4 * count
+        layer_bytes = 12 + 5 * 4 * count + 2 * count + 4 * sum(c % 64 for c in range(count))
+        second = layer + layer_bytes
+        for at, field, says in (
+                (0, b"KVST", "magic"), (6, b"\1", "reserved"), (28, b"\1", "reserved"),
+                (5, b"\5", "dtype 5"), (5, b"\2", "another shape"), (8, b"\3", "another shape"),
+                (8, b"\0", "0 layers"), (24, b"\7", "turns 7"), (24, b"\14", "turns 12"),
+                (40, b"\0\0", "frequency of 0"), (40, b"\1\0", "sum of frequencies"),
+                (layer, b"\1", "1 layers below"), (layer + 6, b"\x11", "slope or offset"),
+                (layer + 10, b"\x80", "slope or offset"), (numbers, b"\0\0\x80\x7f", "not finite"),
+                (sigma_class - 4, b"\0\0\xc0\xff", "not finite"),
+                (sigma_class, struct.pack("<h", 481), "sigma class"),
+                (sigma_class, struct.pack("<2h", 1, 2), "two sigmas"),
+                (second - 4, b"\0\0\x80\xff", "not finite"), (second, b"\2", "2 layers below"),
+                (second + 12 + 22 * count, b"\x80", "-128"), (len(data), b"\0", "left over")):
+            with self.subTest(at=at, says=says), self.assertRaisesRegex(FrameError, says):
+                parse_model(self.resealed(at, field), shape)
+        with self.assertRaises(Unsupported):
+            parse_model(self.resealed(4, b"\2"), shape)
+        with self.assertRaisesRegex(FrameError, "sum of the body"):
+            parse_model(data[:-1], shape)
+        for size in (0, 39, 40, layer, second, len(data) - 1):
+            cut = data[:32] + sum_of(data[MODEL_HEADER.size:size]).to_bytes(8, "little") + data[40:]
+            with self.subTest(size=size), self.assertRaisesRegex(FrameError, "shorter|too short"):
+                parse_model(cut[:size], shape)
+
+
+class Binary32(unittest.TestCase):
+    def test_fma_is_rounded_once_and_to_even(self):
+        rng = np.random.default_rng(SEED)
+        exponents = rng.integers(-20, 20, (3, 3000))
+        a, b, c = np.ldexp(rng.normal(size=(3, 3000)), exponents).astype(np.float32)
+        c[:1000] = -(a[:1000] * b[:1000])  # what is left is what the product was rounded by
+        a[1000:2000], c[1000:2000] = np.ldexp(a[1000:2000], -130), 0  # subnormals
+        a[2000:], b[2000:] = 1 + 2**-12, 1 + 2**-12  # half way between two numbers
+        c[2000:] = np.ldexp(c[2000:], -90)  # and so little more or less that binary64 has no room
+        for one, two, three, found in zip(a, b, c, fma(a, b, c)):
+            exact = Fraction(float(one)) * Fraction(float(two)) + Fraction(float(three))
+            away = abs(Fraction(float(found)) - exact)
+            for other in np.nextafter(found, np.array([np.inf, -np.inf], np.float32)):
+                other_away = abs(Fraction(float(other)) - exact)
+                even = found.view(np.uint32) % 2 == 0
+                self.assertTrue(away < other_away or (away == other_away and even))
 
 
 def main() -> int:

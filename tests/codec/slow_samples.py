@@ -72,12 +72,12 @@ def flips_of(data: bytes) -> list[tuple[int, bytes]]:
             for at in range(len(data))]
 
 
-def accepted_flips(frame: bytes, shape: Shape, tables: bytes | None) -> list[int]:
+def accepted_flips(frame: bytes, shape: Shape, parameters: bytes | None) -> list[int]:
     """Which bytes can change in one bit and nothing is noticed."""
     found = []
     for at, damaged in flips_of(frame):
         try:
-            decode_frame(damaged, shape, tables)
+            decode_frame(damaged, shape, parameters)
         except FrameError:
             continue
         found.append(at)
@@ -91,19 +91,19 @@ class Sample:
     name: str
     shape: Shape
     frame: bytes
-    tables: bytes | None
+    parameters: bytes | None
     payload: bytes
 
 
 def samples_of(folder: pathlib.Path) -> list[Sample]:
     """NAME.json has the fields of Shape, those with a default if they matter; beside it lie
-    NAME.frame, NAME.payload and, for static frames, NAME.tables."""
+    NAME.frame, NAME.payload and, for frames that need parameters, NAME.parameters."""
     found = []
     for path in sorted(folder.glob("*.json")):
-        tables = path.with_suffix(".tables")
+        parameters = path.with_suffix(".parameters")
         found.append(Sample(
             path.stem, Shape(**json.loads(path.read_text(encoding="utf-8"))),
             path.with_suffix(".frame").read_bytes(),
-            tables.read_bytes() if tables.exists() else None,
+            parameters.read_bytes() if parameters.exists() else None,
             path.with_suffix(".payload").read_bytes()))
     return found

@@ -45,6 +45,11 @@ class Scalar:
     def size(self) -> int:
         return (self.sign_bits + self.key_bits + self.mantissa_bits) // 8
 
+    @property
+    def exponent_min(self) -> int:
+        """Of floating types: that of the least normal number, 2^exponent_min."""
+        return 2 - (1 << self.key_bits - 1)
+
     def cut(self, value: int) -> tuple[int, int, int]:
         """Sign, key and mantissa."""
         above = value >> self.mantissa_bits
