@@ -11,7 +11,7 @@ namespace {
 constexpr float probability_top = 8191;
 
 /// Scores of one query against keys, before softmax_scale.
-float dot(const CodeView<std::int16_t>& query, const std::int16_t* key, const float* key_scales) {
+float dot(const CodeView& query, const std::int16_t* key, const float* key_scales) {
   float sum = 0;
   for (std::uint32_t g = 0; g < query.groups(); ++g) {
     std::int32_t products = 0;
@@ -57,7 +57,7 @@ bool SequenceLayer::attend(std::uint32_t head, std::uint32_t position, std::span
   const std::uint32_t head_dim = config_->head_dim;
   CodeRows query(1, head_dim, largest_group, top_of_13_bits);
   const bool finite = query.set(0, q);
-  const CodeView<std::int16_t> codes = query.view();
+  const CodeView codes = query.view();
   const std::uint32_t first =
       config_->window != 0 && position >= config_->window ? position - config_->window + 1 : 0;
   float largest = -std::numeric_limits<float>::infinity(), sum = 0;

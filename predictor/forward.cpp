@@ -4,6 +4,7 @@
 #include <bit>
 #include <cmath>
 
+#include "codec/linear/plain_floats.h"
 #include "kvstrata/bytes.h"
 #include "kvstrata/check.h"
 #include "kvstrata/checksum.h"
@@ -11,37 +12,6 @@
 namespace kvstrata::predictor {
 
 namespace {
-
-/// One output of a linear layer: groups in rising order, each sum exact.
-template <typename Code>
-float product_of_rows(const CodeView<std::int16_t>& input, std::size_t token,
-                      const CodeView<Code>& weights, std::size_t row) {
-  const std::int16_t* const a = input.row(token);
-  const Code* const w = weights.row(row);
-  float sum = 0;
-  for (std::uint32_t g = 0; g < weights.groups(); ++g) {
-    std::int32_t products = 0;
-    for (std::uint32_t i = g * weights.group; i < (g + 1) * weights.group; ++i) {
-      products += std::int32_t{a[i]} * std::int32_t{w[i]};
-    }
-    sum = std::fma(static_cast<float>(products),
-                   input.row_scales(token)[g] * weights.row_scales(row)[g], sum);
-  }
-  return sum;
-}
-
-template <typename Code>
-std::vector<float> products(const CodeView<std::int16_t>& input, const CodeView<Code>& weights) {
-  KV_CHECK(input.columns == weights.columns && input.group == weights.group,
-           "a matrix for other rows");
-  std::vector<float> out(std::size_t{input.rows} * weights.rows);
-  for (std::size_t t = 0; t < input.rows; ++t) {
-    for (std::size_t r = 0; r < weights.rows; ++r) {
-      out[t * weights.rows + r] = product_of_rows(input, t, weights, r);
-    }
-  }
-  return out;
-}
 
 std::uint32_t group_of(const Weights& weights) {
   return std::visit([](const auto& view) { return view.group; }, weights);
@@ -53,9 +23,11 @@ Sequence make_sequence(const Model& model) {
   return {model.layers.size(), SequenceLayer(model.config)};
 }
 
-Forward::Forward(const Model& model, Sequence& sequence, std::span<const std::uint32_t> tokens)
+Forward::Forward(const Model& model, Sequence& sequence, std::span<const std::uint32_t> tokens,
+                 codec::SimdLevel level)
     : model_(model),
       config_(model.config),
+      kernels_(product_kernels_of(level)),
       sequence_(sequence),
       tokens_(tokens.size()),
       first_position_(sequence.front().tokens()),
@@ -98,9 +70,9 @@ CodeRows Forward::quantised(const std::vector<float>& rows) {
 }
 
 std::vector<float> Forward::multiply(const CodeRows& input, const Weights& weights,
-                                     std::span<const float> bias) {
+                                     std::span<const float> bias) const {
   std::vector<float> out =
-      std::visit([&](const auto& view) { return products(input.view(), view); }, weights);
+      std::visit([&](const auto& view) { return products(kernels_, input.view(), view); }, weights);
   for (std::size_t i = 0; !bias.empty() && i < out.size(); ++i) out[i] += bias[i % bias.size()];
   return out;
 }
@@ -116,7 +88,7 @@ void Forward::norm_heads(std::vector<float>& rows, std::span<const float> weight
 }
 
 std::uint64_t Forward::digest_of(const CodeRows& rows) const {
-  const CodeView<std::int16_t> view = rows.view();
+  const CodeView view = rows.view();
   ByteVector bytes;
   for (std::size_t t = 0; t < tokens_; ++t) {
     const auto codes = std::as_bytes(std::span(view.row(t), view.groups() * view.group));
@@ -128,6 +100,7 @@ std::uint64_t Forward::digest_of(const CodeRows& rows) const {
 }
 
 Expected Forward::expect() {
+  const codec::PlainFloats plain;
   const LayerWeights& weights = model_.layers.at(layer_);
   input_ = normed(weights.input_norm);
   Expected expected{multiply(*input_, weights.k, weights.k_bias),
@@ -138,6 +111,7 @@ Expected Forward::expect() {
 
 void Forward::know(std::span<const float> k, std::span<const float> v,
                    const std::optional<Correction>& correction) {
+  const codec::PlainFloats plain;
   finite_ &= sequence_[layer_].append(k, v);
   if (layer_ + 1 < model_.layers.size()) {
     if (correction) {
@@ -152,13 +126,13 @@ void Forward::know(std::span<const float> k, std::span<const float> v,
 
 // Step 6.
 void Forward::correct(const Correction& correction) {
-  const CodeView<std::int16_t>& matrix = correction.matrix;
+  const TileView<std::int16_t>& matrix = correction.matrix;
   CodeRows errors(static_cast<std::uint32_t>(tokens_), matrix.columns, largest_group,
                   top_of_13_bits);
   for (std::size_t t = 0; t < tokens_; ++t) {
     finite_ &= errors.set(t, correction.errors.subspan(t * matrix.columns, matrix.columns));
   }
-  const std::vector<float> steps = products(errors.view(), matrix);
+  const std::vector<float> steps = products(kernels_, errors.view(), matrix);
   for (std::size_t t = 0; t < tokens_; ++t) {
     const std::span<float> x = hidden(x_, t);
     const float size = std::sqrt(sum_of_squares(x) / static_cast<float>(config_.hidden));

@@ -11,6 +11,7 @@
 
 #include "predictor/attention.h"
 #include "predictor/model.h"
+#include "predictor/products.h"
 
 namespace kvstrata::predictor {
 
@@ -26,15 +27,16 @@ struct Expected {
 
 /// G, for the errors of a layer: rows are hidden channels, columns errors in coding order.
 struct Correction {
-  CodeView<std::int16_t> matrix;
+  TileView<std::int16_t> matrix;
   std::span<const float> errors;  ///< binary32[tokens][columns]
 };
 
 class Forward {
  public:
   /// `tokens`, a multiple of 64, follow those of `sequence`; all are below the vocabulary, and
-  /// their positions below the model's.
-  Forward(const Model& model, Sequence& sequence, std::span<const std::uint32_t> tokens);
+  /// their positions below the model's. All levels of machine code give the same.
+  Forward(const Model& model, Sequence& sequence, std::span<const std::uint32_t> tokens,
+          codec::SimdLevel level = codec::best_simd_level());
 
   /// Of the next layer, the first one first.
   Expected expect();
@@ -54,14 +56,15 @@ class Forward {
   void run_mlp();
   std::uint64_t digest_of(const CodeRows& rows) const;
   /// binary32[tokens][rows of the matrix].
-  static std::vector<float> multiply(const CodeRows& input, const Weights& weights,
-                                     std::span<const float> bias);
+  std::vector<float> multiply(const CodeRows& input, const Weights& weights,
+                              std::span<const float> bias) const;
   void add_to_x(const std::vector<float>& y);
   CodeRows quantised(const std::vector<float>& rows);
   void norm_heads(std::vector<float>& rows, std::span<const float> weight) const;
 
   const Model& model_;
   const ModelConfig& config_;
+  const ProductKernels& kernels_;
   Sequence& sequence_;
   std::size_t tokens_;
   std::uint32_t first_position_;

@@ -24,7 +24,7 @@ struct ModelConfig {
 };
 
 /// Rows are outputs. 8-bit codes are int8, 13-bit ones int16.
-using Weights = std::variant<CodeView<std::int8_t>, CodeView<std::int16_t>>;
+using Weights = std::variant<TileView<std::int8_t>, TileView<std::int16_t>>;
 
 struct LayerWeights {
   std::span<const float> input_norm, post_norm;

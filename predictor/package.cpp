@@ -218,7 +218,7 @@ void Package::read_layers() {
   const auto* const scales = section(SectionKind::scales).data();
   const auto weights = [&](const MatrixPlace& place) -> Weights {
     const auto view = [&]<typename Code>(Code) {
-      return CodeView<Code>{reinterpret_cast<const Code*>(codes + place.codes_offset),
+      return TileView<Code>{reinterpret_cast<const Code*>(codes + place.codes_offset),
                             reinterpret_cast<const float*>(scales + place.scales_offset),
                             place.rows, place.columns, config_.group};
     };

@@ -3,6 +3,9 @@
 #include <array>
 #include <cmath>
 
+#include "kvstrata/bytes.h"
+#include "predictor/codes.h"
+
 namespace kvstrata::predictor {
 
 namespace {
@@ -86,7 +89,8 @@ PackageLayout::PackageLayout(const PackageConfig& config) : config_(config) {
       if (layer + 1 == config.layers && !is_kv) place = {};
       place.codes_offset = codes_bytes_;
       place.scales_offset = scales_bytes_;
-      const std::uint64_t row_groups = std::uint64_t{place.rows} * groups(place);
+      const std::uint64_t rows = round_up(place.rows, tile_rows);
+      const std::uint64_t row_groups = rows * groups(place);
       codes_bytes_ += row_groups * config.group * code_bytes();
       scales_bytes_ += row_groups * sizeof(float);
     }

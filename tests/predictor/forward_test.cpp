@@ -49,7 +49,7 @@ struct Said {
 
 /// Tokens of a tiny model in blocks of `block`; the cache is made up, or that of `known`.
 Said run(TinyModel& tiny, const std::vector<std::uint32_t>& tokens, std::size_t block,
-         const Said* known = nullptr) {
+         const Said* known = nullptr, codec::SimdLevel level = codec::best_simd_level()) {
   const Model& model = tiny.model();
   const std::size_t channels = model.config.kv_channels();
   Said said;
@@ -57,7 +57,7 @@ Said run(TinyModel& tiny, const std::vector<std::uint32_t>& tokens, std::size_t 
   said.cache.resize(model.layers.size());
   Sequence sequence = make_sequence(model);
   for (std::size_t first = 0; first < tokens.size(); first += block) {
-    Forward forward(model, sequence, std::span(tokens).subspan(first, block));
+    Forward forward(model, sequence, std::span(tokens).subspan(first, block), level);
     for (std::size_t l = 0; l < model.layers.size(); ++l) {
       const Expected expected = forward.expect();
       Layer now{expected.k, expected.v};
@@ -160,12 +160,15 @@ TEST_CASE("However a prefix is cut into blocks, each token is expected to be the
   }
 }
 
-TEST_CASE("Golden digests of the pass, for each form of model") {
+TEST_CASE("Golden digests of the pass, for each form of model, at every level of machine code") {
   for (const Golden& golden : goldens()) {
     CAPTURE(golden.form.name);
-    TinyModel tiny(golden.form);
-    const auto tokens = tiny.tokens(128);
-    CHECK(digest_of(run(tiny, tokens, 64)) == golden.digest);
+    for (const auto level :
+         {codec::SimdLevel::scalar, codec::SimdLevel::avx2, codec::SimdLevel::avx512}) {
+      TinyModel tiny(golden.form);
+      const auto tokens = tiny.tokens(128);
+      CHECK(digest_of(run(tiny, tokens, 64, nullptr, level)) == golden.digest);
+    }
   }
 }
 
@@ -174,18 +177,24 @@ TEST_CASE("A correction moves the hidden state by errors; errors of zero move no
   const Model& model = tiny.model();
   const auto tokens = tiny.tokens(64);
   const std::uint32_t columns = 2 * model.config.kv_channels();
-  CodeRows matrix(model.config.hidden, columns, largest_group, top_of_13_bits);
-  std::vector<float> row(columns);
-  for (std::uint32_t r = 0; r < model.config.hidden; ++r) {
-    for (float& value : row) value = tiny.number(0.1F);
-    matrix.set(r, row);
+  std::vector<std::int16_t> codes;
+  std::vector<float> scales, row(columns);
+  CodeTile<std::int16_t> tile(columns, largest_group, top_of_13_bits);
+  for (std::uint32_t first = 0; first < model.config.hidden; first += tile_rows) {
+    for (std::uint32_t r = 0; r < tile_rows; ++r) {
+      for (float& value : row) value = tiny.number(0.1F);
+      tile.set(r, row);
+    }
+    codes.insert(codes.end(), tile.codes().begin(), tile.codes().end());
+    scales.insert(scales.end(), tile.scales().begin(), tile.scales().end());
   }
+  const TileView<std::int16_t> matrix{codes.data(), scales.data(), model.config.hidden, columns};
   const auto second_layer = [&](const std::vector<float>* errors) {
     Sequence sequence = make_sequence(model);
     Forward forward(model, sequence, tokens);
     const Expected first = forward.expect();
     std::optional<Correction> correction;
-    if (errors != nullptr) correction = Correction{matrix.view(), *errors};
+    if (errors != nullptr) correction = Correction{matrix, *errors};
     forward.know(first.k, first.v, correction);
     return forward.expect();
   };

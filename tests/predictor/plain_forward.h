@@ -101,8 +101,8 @@ class PlainForward {
             for (std::size_t r = 0; r < view.rows; ++r) {
               double sum = bias.empty() ? 0 : bias[r];
               for (std::size_t i = 0; i < view.columns; ++i) {
-                sum += rows[t][i] * view.row(r)[i] *
-                       static_cast<double>(view.row_scales(r)[i / view.group]);
+                sum +=
+                    rows[t][i] * view.at(r, i) * static_cast<double>(view.scale(r, i / view.group));
               }
               out[t][r] = sum;
             }

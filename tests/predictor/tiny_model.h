@@ -99,20 +99,28 @@ class TinyModel {
     model_.sines = keep(std::move(sines));
   }
 
-  predictor::Weights matrix(std::uint32_t rows, std::uint32_t columns) {
-    const float top = form_.weight_bits == 8 ? predictor::top_of_8_bits : predictor::top_of_13_bits;
-    predictor::CodeRows& codes = matrices_.emplace_back(rows, columns, form_.group, top);
+  template <typename Code>
+  predictor::Weights tiles(std::uint32_t rows, std::uint32_t columns, float top,
+                           std::deque<std::vector<Code>>& kept) {
+    predictor::CodeTile<Code> tile(columns, form_.group, top);
+    std::vector<Code>& codes = kept.emplace_back();
+    std::vector<float>& scales = floats_.emplace_back();
     std::vector<float> row(columns);
     const float size = 1.7F / std::sqrt(static_cast<float>(columns));
     for (std::uint32_t r = 0; r < rows; ++r) {
+      if (r % predictor::tile_rows == 0) tile.clear();
       for (float& value : row) value = number(size);
-      codes.set(r, row);
+      tile.set(r % predictor::tile_rows, row);
+      if (r + 1 < rows && (r + 1) % predictor::tile_rows != 0) continue;
+      codes.insert(codes.end(), tile.codes().begin(), tile.codes().end());
+      scales.insert(scales.end(), tile.scales().begin(), tile.scales().end());
     }
-    if (form_.weight_bits == 13) return codes.view();
-    const auto all = codes.codes();
-    std::vector<std::int8_t>& narrow = narrow_.emplace_back(all.begin(), all.end());
-    return predictor::CodeView<std::int8_t>{narrow.data(), codes.scales().data(), rows, columns,
-                                            form_.group};
+    return predictor::TileView<Code>{codes.data(), scales.data(), rows, columns, form_.group};
+  }
+
+  predictor::Weights matrix(std::uint32_t rows, std::uint32_t columns) {
+    if (form_.weight_bits == 8) return tiles(rows, columns, predictor::top_of_8_bits, narrow_);
+    return tiles(rows, columns, predictor::top_of_13_bits, wide_);
   }
 
   void add_layer(bool last) {
@@ -147,8 +155,8 @@ class TinyModel {
   predictor::Model model_;
   std::vector<std::uint16_t> embedding_;
   std::deque<std::vector<float>> floats_;
-  std::deque<predictor::CodeRows> matrices_;
   std::deque<std::vector<std::int8_t>> narrow_;
+  std::deque<std::vector<std::int16_t>> wide_;
 };
 
 }  // namespace kvstrata::test

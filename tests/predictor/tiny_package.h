@@ -61,7 +61,7 @@ inline Status write_weights(const TinyModel& tiny, bool bf16_rope,
     for (const predictor::Weights* matrix :
          {&layer.q, &layer.k, &layer.v, &layer.o, &layer.gate, &layer.up, &layer.down}) {
       const auto append = [&](const auto& view) -> Status {
-        const std::size_t groups = std::size_t{view.rows} * view.groups();
+        const std::size_t groups = std::size_t{view.tiles()} * predictor::tile_rows * view.groups();
         KV_TRY(writer.append(SectionKind::codes,
                              std::as_bytes(std::span(view.codes, groups * view.group))));
         return writer.append(SectionKind::scales, std::as_bytes(std::span(view.scales, groups)));

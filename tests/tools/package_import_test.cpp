@@ -184,9 +184,9 @@ TEST_CASE("Imported numbers are the model's, weights rounded to codes") {
             [&](const auto& view) {
               for (std::size_t r = 0; r < view.rows; ++r) {
                 for (std::size_t c = 0; c < view.columns; ++c) {
-                  const float scale = view.row_scales(r)[c / view.group];
+                  const float scale = view.scale(r, c / view.group);
                   const float exact = hub.number(name, r * view.columns + c);
-                  CHECK(std::fabs(view.row(r)[c] * scale - exact) <= scale * 0.51F);
+                  CHECK(std::fabs(view.at(r, c) * scale - exact) <= scale * 0.51F);
                 }
               }
             },

@@ -209,27 +209,32 @@ class Import {
 
   Status write_matrix(const std::string& name, const predictor::MatrixPlace& place) {
     KV_ASSIGN(const Tensor* tensor, tensors_.find(name, {place.rows, place.columns}));
-    const float top =
-        config_.weight_bits == 8 ? predictor::top_of_8_bits : predictor::top_of_13_bits;
-    predictor::CodeRows codes(1, place.columns, config_.group, top);
-    for (std::uint64_t row = 0; row < place.rows; ++row) {
-      KV_ASSIGN(const auto numbers, numbers_of(*tensor, row * place.columns, place.columns));
-      (void)codes.set(0, numbers);
-      KV_TRY(write_codes(codes.codes()));
-      KV_TRY(writer_.append(SectionKind::scales, std::as_bytes(codes.scales())));
+    if (config_.weight_bits == 8) {
+      return write_tiles(
+          *tensor, place,
+          predictor::CodeTile<std::int8_t>(place.columns, config_.group, predictor::top_of_8_bits));
     }
-    return {};
+    return write_tiles(
+        *tensor, place,
+        predictor::CodeTile<std::int16_t>(place.columns, config_.group, predictor::top_of_13_bits));
   }
 
-  Status write_codes(std::span<const std::int16_t> codes) {
-    if (config_.weight_bits == 8) {
-      const std::vector<std::int8_t> narrow(codes.begin(), codes.end());
-      KV_TRY(writer_.append(SectionKind::codes, std::as_bytes(std::span(narrow))));
-    } else {
-      KV_TRY(writer_.append(SectionKind::codes, std::as_bytes(codes)));
+  template <typename Code>
+  Status write_tiles(const Tensor& tensor, const predictor::MatrixPlace& place,
+                     predictor::CodeTile<Code> tile) {
+    for (std::uint64_t first = 0; first < place.rows; first += predictor::tile_rows) {
+      tile.clear();
+      const std::uint64_t rows = std::min<std::uint64_t>(predictor::tile_rows, place.rows - first);
+      for (std::uint64_t row = 0; row < rows; ++row) {
+        KV_ASSIGN(const auto numbers,
+                  numbers_of(tensor, (first + row) * place.columns, place.columns));
+        (void)tile.set(row, numbers);
+      }
+      KV_TRY(writer_.append(SectionKind::codes, std::as_bytes(tile.codes())));
+      KV_TRY(writer_.append(SectionKind::scales, std::as_bytes(tile.scales())));
+      done_ += tile.codes().size_bytes();
+      if (progress_) progress_(done_, layout_.section_bytes(SectionKind::codes));
     }
-    done_ += codes.size() * layout_.code_bytes();
-    if (progress_) progress_(done_, layout_.section_bytes(SectionKind::codes));
     return {};
   }
 

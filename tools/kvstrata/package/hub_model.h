@@ -1,5 +1,6 @@
 // Imports the weights of a Hugging Face model folder (config.json, *.safetensors) into a package,
-// quantised. Rows are read, quantised and written one after the other: memory is that of a row.
+// quantised. Tiles of 16 rows are read, quantised and written one after the other: memory is that
+// of one.
 #pragma once
 
 #include <cstdint>
