@@ -1,4 +1,5 @@
-// Every vector routine against the scalar one, on the same random input, byte for byte.
+// Every vector routine against the scalar one, on the same random input, byte for byte; all memory
+// ends where it may not be touched any more.
 #include "codec/kernels.h"
 
 #include <doctest/doctest.h>
@@ -11,6 +12,8 @@
 #include "codec/raw_bits.h"
 #include "codec/scalar_format.h"
 #include "tests/base/seed.h"
+#include "tests/codec/guarded_buffer.h"
+#include "tests/codec/round_trip.h"
 
 using namespace kvstrata;
 using namespace kvstrata::codec;
@@ -21,34 +24,33 @@ namespace {
 constexpr DType all_dtypes[] = {DType::bf16,     DType::fp16, DType::fp8_e4m3,
                                 DType::fp8_e5m2, DType::int8, DType::fp32};
 constexpr std::size_t table_count = 9;
-constexpr std::uint8_t guard = 0xa5;
-constexpr std::size_t guard_bytes = 64;
+constexpr std::uint8_t untouched = 0xa5;
 
-/// Memory with a guard on both sides that must stay untouched.
-class Guarded {
- public:
-  explicit Guarded(std::size_t size) : size_(size), bytes_(size + 2 * guard_bytes, guard) {}
+/// Of exactly the size that a kernel may read or write.
+using Bytes = GuardedVector<std::uint8_t>;
 
-  std::uint8_t* data() { return bytes_.data() + guard_bytes; }
-  const std::uint8_t* data() const { return bytes_.data() + guard_bytes; }
-  bool intact() const {
-    for (std::size_t i = 0; i < guard_bytes; ++i) {
-      if (bytes_[i] != guard || bytes_[guard_bytes + size_ + i] != guard) return false;
-    }
-    return true;
-  }
-  friend bool operator==(const Guarded&, const Guarded&) = default;
-
- private:
-  std::size_t size_;
-  std::vector<std::uint8_t> bytes_;
-};
-
-std::vector<std::uint8_t> random_bytes(Random& random, std::size_t size) {
-  std::vector<std::uint8_t> bytes(size);
+Bytes random_bytes(Random& random, std::size_t size) {
+  Bytes bytes(size);
   for (std::uint8_t& byte : bytes) byte = static_cast<std::uint8_t>(random.bits());
   return bytes;
 }
+
+/// The first `size` of them.
+Bytes first_of(const Bytes& bytes, std::size_t size) {
+  return {bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size)};
+}
+
+/// The first `count` keys behind a byte, so that they are somewhere even if there are none.
+class LoneEscapes {
+ public:
+  LoneEscapes(const Bytes& keys, std::size_t count) : bytes_(1 + count) {
+    std::copy_n(keys.begin(), count, bytes_.begin() + 1);
+  }
+  Escapes all() const { return {bytes_.data() + 1, bytes_.data() + bytes_.size()}; }
+
+ private:
+  Bytes bytes_;
+};
 
 /// Tables over keys that lie together, far apart, or are few.
 TableRecord random_table(Random& random, DType dtype, bool sign_coded) {
@@ -72,13 +74,13 @@ TableRecord random_table(Random& random, DType dtype, bool sign_coded) {
 struct Input {
   Input(Random& random, DType type, bool coded, std::size_t step_count)
       : dtype(type), sign_coded(coded), steps(step_count) {
-    std::vector<TableRecord> records;
     for (std::size_t i = 0; i < table_count; ++i) {
       records.push_back(random_table(random, dtype, sign_coded));
       REQUIRE(find_fault(records.back(), dtype) == nullptr);
     }
-    tables = std::make_unique<TableSet>(TableSet::Dimensions{.dtype = dtype, .opaque = true},
-                                        records, ByteVector{});
+    const TableSet set({.dtype = dtype, .opaque = true}, records, ByteVector{});
+    decode_tables.assign(set.decode_tables(), set.decode_tables() + table_count);
+    encode_tables.assign(set.encode_tables(), set.encode_tables() + table_count);
     const auto any_table = [&] { return static_cast<std::uint8_t>(random.below(table_count)); };
     for (std::size_t step = 0; step < steps; ++step) {
       // One table a step, often that of the step before; or one a unit.
@@ -94,6 +96,8 @@ struct Input {
       while (slot >= record.frequency[symbol]) slot -= record.frequency[symbol++];
       symbol_list.push_back(static_cast<std::uint8_t>(symbol));
     }
+    unit_table.shrink_to_fit();
+    symbol_list.shrink_to_fit();
   }
 
   std::size_t lane_count() const { return steps * lanes; }
@@ -101,19 +105,21 @@ struct Input {
   DType dtype;
   bool sign_coded;
   std::size_t steps;
-  std::unique_ptr<TableSet> tables;
-  std::vector<std::uint8_t> unit_table;
-  std::vector<std::uint8_t> symbol_list;
+  std::vector<TableRecord> records;
+  GuardedVector<DecodeTable> decode_tables;
+  GuardedVector<EncodeTable> encode_tables;
+  Bytes unit_table;
+  Bytes symbol_list;
 };
 
 /// Scalars of any bits, three in four with a key that their table names.
-std::vector<std::uint8_t> random_scalars(Random& random, const Input& input) {
+Bytes random_scalars(Random& random, const Input& input) {
   const ScalarFormat format = scalar_format(input.dtype);
-  std::vector<std::uint8_t> scalars = random_bytes(random, input.lane_count() * format.bytes);
+  Bytes scalars = random_bytes(random, input.lane_count() * format.bytes);
   for (std::size_t i = 0; i < input.lane_count(); ++i) {
     if (random.one_in(4)) continue;
     const std::size_t symbol = input.symbol_list[i];
-    const TableRecord& record = input.tables->records()[input.unit_table[i / unit_lanes]];
+    const TableRecord& record = input.records[input.unit_table[i / unit_lanes]];
     const auto mantissa = static_cast<std::uint32_t>(random.bits()) & format.mantissa(~0U);
     const auto sign = input.sign_coded ? record.sign_mask >> symbol & 1U
                                        : static_cast<std::uint32_t>(random.below(2));
@@ -126,7 +132,7 @@ std::vector<std::uint8_t> random_scalars(Random& random, const Input& input) {
 /// What a decoder leaves behind.
 struct Decoded {
   bool ok;
-  std::vector<std::uint8_t> symbol_list;
+  Bytes symbol_list;
   std::array<std::uint8_t, lanes> low, high;
   std::ptrdiff_t used;
 
@@ -135,28 +141,42 @@ struct Decoded {
 
 Decoded decode_with(const Kernels& kernels, const Input& input, const RansDecoder& start) {
   RansDecoder decoder = start;
-  Decoded decoded{.ok = false, .symbol_list = std::vector<std::uint8_t>(input.lane_count())};
-  decoded.ok =
-      kernels.decode_symbols(decoder, input.tables->decode_tables(), input.unit_table.data(),
-                             input.steps, decoded.symbol_list.data());
+  Decoded decoded{.ok = false, .symbol_list = Bytes(input.lane_count())};
+  decoded.ok = kernels.decode_symbols(decoder, input.decode_tables.data(), input.unit_table.data(),
+                                      input.steps, decoded.symbol_list.data());
   decoded.low = decoder.low;
   decoded.high = decoder.high;
   decoded.used = decoder.next - start.next;
   return decoded;
 }
 
+/// Scalars of a stream, of which raw bits and escaped keys are all 0; none if it is too short.
+Bytes scalars_with(const Kernels& kernels, const Input& input, const RansDecoder& start) {
+  const ScalarFormat format = scalar_format(input.dtype);
+  const LoneEscapes keys(Bytes(input.lane_count()), input.lane_count());
+  const Bytes raw(input.steps * raw_step_bytes(format.raw_width(input.sign_coded)));
+  StepInput left{start, keys.all(), raw.data()};
+  Bytes scalars(input.lane_count() * format.bytes);
+  const char* const fault =
+      kernels.decode(input.dtype, input.sign_coded, left, input.decode_tables.data(),
+                     input.unit_table.data(), input.steps, scalars.data());
+  return fault == nullptr ? scalars : Bytes();
+}
+
 struct Encoded {
-  Guarded bytes;
+  Bytes room;
   RansEncoder states;
-  std::uint8_t* start;
+  std::size_t bytes;  ///< at the end of the room
 };
 
-Encoded encode_with(const Kernels& kernels, const Input& input, const RansEncoder& start) {
-  const std::size_t size = input.lane_count() + encode_slack_bytes;
-  Encoded encoded{Guarded(size), start, nullptr};
-  encoded.start =
-      kernels.encode(encoded.states, input.tables->encode_tables(), input.unit_table.data(),
-                     input.symbol_list.data(), input.steps, encoded.bytes.data() + size);
+/// In a room of so many bytes.
+Encoded encode_with(const Kernels& kernels, const Input& input, const RansEncoder& start,
+                    std::size_t room) {
+  Encoded encoded{Bytes(room), start, 0};
+  std::uint8_t* const end = encoded.room.data() + room;
+  encoded.bytes = static_cast<std::size_t>(
+      end - kernels.encode(encoded.states, input.encode_tables.data(), input.unit_table.data(),
+                           input.symbol_list.data(), input.steps, end));
   return encoded;
 }
 
@@ -188,31 +208,33 @@ TEST_CASE("rANS gives the same bytes and states at every level, and comes back")
     RansEncoder start;
     start.high.fill(1);
     for (std::uint8_t& low : start.low) low = static_cast<std::uint8_t>(random.bits());
-    const Encoded reference = encode_with(scalar_kernels, input, start);
-    const std::size_t size = input.lane_count() + encode_slack_bytes;
-    const std::uint8_t* const end = reference.bytes.data() + size;
-    const auto bytes = static_cast<std::size_t>(end - reference.start);
+    const Encoded reference =
+        encode_with(scalar_kernels, input, start, input.lane_count() + encode_slack_bytes);
+    const Bytes encoded(reference.room.end() - static_cast<std::ptrdiff_t>(reference.bytes),
+                        reference.room.end());
     for (const Kernels* kernels : vector_kernels) {
-      const Encoded encoded = encode_with(*kernels, input, start);
-      REQUIRE(encoded.bytes.intact());
-      REQUIRE(encoded.bytes.data() + size - encoded.start == static_cast<std::ptrdiff_t>(bytes));
-      CHECK(std::memcmp(encoded.start, reference.start, bytes) == 0);
-      CHECK(encoded.states.low == reference.states.low);
-      CHECK(encoded.states.high == reference.states.high);
+      const Encoded again =
+          encode_with(*kernels, input, start, encoded.size() + encode_slack_bytes);
+      REQUIRE(again.bytes == encoded.size());
+      CHECK(std::equal(encoded.begin(), encoded.end(), again.room.begin() + encode_slack_bytes));
+      CHECK(again.states.low == reference.states.low);
+      CHECK(again.states.high == reference.states.high);
     }
     RansDecoder decoder;
     decoder.low = reference.states.low;
     decoder.high = reference.states.high;
-    decoder.next = reference.start;
-    decoder.end = end;
-    for (const std::size_t readable : {std::size_t{0}, guard_bytes}) {
-      decoder.readable_end = end + readable;
+    for (const std::size_t readable : {0, 1, 64, 200}) {
+      Bytes stream(encoded.size() + readable, untouched);
+      std::ranges::copy(encoded, stream.begin());
+      decoder.next = stream.data();
+      decoder.end = stream.data() + encoded.size();
+      decoder.readable_end = decoder.end + readable;
       const Decoded expected = decode_with(scalar_kernels, input, decoder);
       CHECK(expected.ok);
       CHECK(expected.low == start.low);
       CHECK(expected.high == start.high);
       CHECK(expected.symbol_list == input.symbol_list);
-      CHECK(expected.used == static_cast<std::ptrdiff_t>(bytes));
+      CHECK(expected.used == static_cast<std::ptrdiff_t>(encoded.size()));
       for (const Kernels* kernels : vector_kernels) {
         CHECK((decode_with(*kernels, input, decoder) == expected));
       }
@@ -222,19 +244,24 @@ TEST_CASE("rANS gives the same bytes and states at every level, and comes back")
 
 TEST_CASE("A hostile rANS stream is read within bounds, with the same verdict at every level") {
   for_each_input("hostile rans", [](Random& random, const Input& input) {
-    for (const std::size_t bytes : {std::size_t{0}, std::size_t{5}, input.lane_count() / 3}) {
-      const std::vector<std::uint8_t> stream = random_bytes(random, bytes);
-      const std::vector<std::uint8_t> states = random_bytes(random, 2 * lanes);
-      RansDecoder decoder;
-      std::memcpy(decoder.low.data(), states.data(), lanes);
-      std::memcpy(decoder.high.data(), states.data() + lanes, lanes);
-      decoder.next = stream.data();
-      decoder.end = decoder.readable_end = stream.data() + bytes;
-      const Decoded expected = decode_with(scalar_kernels, input, decoder);
-      for (const Kernels* kernels : vector_kernels) {
-        const Decoded decoded = decode_with(*kernels, input, decoder);
-        CHECK(decoded.ok == expected.ok);
-        if (expected.ok) CHECK((decoded == expected));
+    for (const std::size_t bytes : {std::size_t{0}, std::size_t{5}, lanes - 1 - random.below(60),
+                                    lanes - 1, lanes, input.lane_count() / 3}) {
+      for (const bool starved : {false, true}) {  // most lanes: they take a byte in the first step
+        const Bytes stream = random_bytes(random, bytes), states = random_bytes(random, 2 * lanes);
+        RansDecoder decoder;
+        std::memcpy(decoder.low.data(), states.data(), lanes);
+        std::memcpy(decoder.high.data(), states.data() + lanes, lanes);
+        if (starved) decoder.high.fill(1);
+        decoder.next = stream.data();
+        decoder.end = decoder.readable_end = stream.data() + bytes;
+        const Decoded expected = decode_with(scalar_kernels, input, decoder);
+        const Bytes scalars = scalars_with(scalar_kernels, input, decoder);
+        for (const Kernels* kernels : vector_kernels) {
+          CHECK((scalars_with(*kernels, input, decoder) == scalars));
+          const Decoded decoded = decode_with(*kernels, input, decoder);
+          CHECK(decoded.ok == expected.ok);
+          if (expected.ok) CHECK((decoded == expected));
+        }
       }
     }
   });
@@ -245,114 +272,123 @@ TEST_CASE("Scalars of any bits are cut and joined alike at every level") {
     const std::size_t bytes = input.lane_count() * bytes_per_scalar(input.dtype);
     const std::size_t width = scalar_format(input.dtype).raw_width(input.sign_coded);
     const std::size_t raw_bytes = input.steps * raw_step_bytes(static_cast<std::uint32_t>(width));
-    const std::vector<std::uint8_t> scalars = random_scalars(random, input);
-    const auto split_with = [&](const Kernels& kernels, Guarded& symbol_list, Guarded& raw,
-                                Guarded& escapes) {
+    const Bytes scalars = random_scalars(random, input);
+    const auto split_with = [&](const Kernels& kernels, Bytes& symbol_list, Bytes& raw,
+                                Bytes& escapes) {
       return kernels.split(input.dtype, input.sign_coded, scalars.data(),
-                           input.tables->encode_tables(), input.unit_table.data(), input.steps,
+                           input.encode_tables.data(), input.unit_table.data(), input.steps,
                            symbol_list.data(), raw.data(), escapes.data()) -
              escapes.data();
     };
-    Guarded symbol_list(input.lane_count()), raw(raw_bytes), escapes(input.lane_count());
+    Bytes symbol_list(input.lane_count()), raw(raw_bytes), escapes(input.lane_count(), untouched);
     const std::ptrdiff_t escaped = split_with(scalar_kernels, symbol_list, raw, escapes);
     for (const Kernels* kernels : vector_kernels) {
-      Guarded symbols_2(input.lane_count()), raw_2(raw_bytes), escapes_2(input.lane_count());
+      Bytes symbols_2(input.lane_count()), raw_2(raw_bytes);
+      Bytes escapes_2(input.lane_count(), untouched);
       CHECK(split_with(*kernels, symbols_2, raw_2, escapes_2) == escaped);
       CHECK((symbols_2 == symbol_list));
       CHECK((raw_2 == raw));
       CHECK((escapes_2 == escapes));
     }
 
-    for (const SimdLevel level : {SimdLevel::scalar, SimdLevel::avx2, SimdLevel::avx512}) {
-      const auto merge_with = [&](std::ptrdiff_t keys, Guarded& joined) {
-        const Escapes left{escapes.data(), escapes.data() + keys};
-        return kernels_of(level).merge(input.dtype, input.sign_coded, symbol_list.data(),
-                                       input.tables->decode_tables(), input.unit_table.data(),
-                                       raw.data(), input.steps, left, joined.data());
+    for (const SimdLevel level : all_levels) {
+      const auto merge_with = [&](std::ptrdiff_t keys, Bytes& joined) {
+        const LoneEscapes lone(escapes, static_cast<std::size_t>(keys));
+        const Escapes left = lone.all();
+        const std::uint8_t* const next = kernels_of(level).merge(
+            input.dtype, input.sign_coded, symbol_list.data(), input.decode_tables.data(),
+            input.unit_table.data(), raw.data(), input.steps, left, joined.data());
+        CHECK((next == nullptr || next == left.end));
+        return next != nullptr;
       };
-      Guarded joined(bytes);
-      CHECK(merge_with(escaped, joined) == escapes.data() + escaped);
-      CHECK(joined.intact());
-      CHECK(std::memcmp(joined.data(), scalars.data(), bytes) == 0);
-      if (escaped != 0) CHECK(merge_with(escaped - 1, joined) == nullptr);
-      CHECK(joined.intact());
+      Bytes joined(bytes);
+      CHECK(merge_with(escaped, joined));
+      CHECK((joined == scalars));
+      if (escaped != 0) CHECK_FALSE(merge_with(escaped - 1, joined));
     }
   });
 }
 
-/// What a sub-stream consists of, laid out as in a frame.
+/// What a sub-stream consists of.
 class EncodedParts {
  public:
-  EncodedParts(Random& random, const Input& input) : input_(input) {
+  EncodedParts(Random& random, const Input& input)
+      : scalars(random_scalars(random, input)), input_(input) {
     const std::uint32_t width = scalar_format(input.dtype).raw_width(input.sign_coded);
-    scalars = random_scalars(random, input);
-    std::vector<std::uint8_t> symbol_list(input.lane_count()), escapes(input.lane_count());
-    std::vector<std::uint8_t> raw(input.steps * raw_step_bytes(width));
-    escapes.resize(static_cast<std::size_t>(
-        scalar_kernels.split(input.dtype, input.sign_coded, scalars.data(),
-                             input.tables->encode_tables(), input.unit_table.data(), input.steps,
-                             symbol_list.data(), raw.data(), escapes.data()) -
-        escapes.data()));
+    Bytes symbol_list(input.lane_count()), keys(input.lane_count());
+    raw_.resize(input.steps * raw_step_bytes(width));
+    const std::uint8_t* const keys_end = scalar_kernels.split(
+        input.dtype, input.sign_coded, scalars.data(), input.encode_tables.data(),
+        input.unit_table.data(), input.steps, symbol_list.data(), raw_.data(), keys.data());
+    escapes = first_of(keys, static_cast<std::size_t>(keys_end - keys.data()));
     start_.high.fill(1);
     start_.low.fill(0);
-    std::vector<std::uint8_t> rans(input.lane_count() + encode_slack_bytes);
-    const std::uint8_t* const first =
-        scalar_kernels.encode(start_, input.tables->encode_tables(), input.unit_table.data(),
-                              symbol_list.data(), input.steps, rans.data() + rans.size());
-    bytes_.assign(first, std::as_const(rans).data() + rans.size());
-    rans_bytes = bytes_.size();
-    escape_count = escapes.size();
-    bytes_.insert(bytes_.end(), escapes.begin(), escapes.end());
-    bytes_.insert(bytes_.end(), raw.begin(), raw.end());
+    Bytes room(input.lane_count() + encode_slack_bytes);
+    std::uint8_t* const end = room.data() + room.size();
+    rans.assign(scalar_kernels.encode(start_, input.encode_tables.data(), input.unit_table.data(),
+                                      symbol_list.data(), input.steps, end),
+                end);
+    for (const Bytes* part : {&rans, &escapes, &raw_}) {
+      together_.insert(together_.end(), part->begin(), part->end());
+    }
+    together_.shrink_to_fit();
   }
 
-  /// Decodes with that many bytes of rANS and escapes alone; true if nothing was wrong.
-  bool decode(const Kernels& kernels, std::size_t rans, std::size_t escapes, Guarded& out) const {
+  /// Decodes with that many bytes of rANS and escapes alone; true if nothing was wrong. The parts
+  /// lie as in a frame, or each at the end of what may be read.
+  bool decode(const Kernels& kernels, std::size_t rans_bytes, std::size_t escape_count, bool apart,
+              Bytes& out) const {
+    const Bytes rans_alone = first_of(rans, rans_bytes);
+    const LoneEscapes escapes_alone(escapes, escape_count);
+    const std::uint8_t* const frame = together_.data();
     StepInput left;
     left.rans.low = start_.low;
     left.rans.high = start_.high;
-    left.rans.next = bytes_.data();
-    left.rans.end = bytes_.data() + rans;
-    left.rans.readable_end = bytes_.data() + bytes_.size();
-    left.escapes = {bytes_.data() + rans_bytes, bytes_.data() + rans_bytes + escapes};
-    left.raw = bytes_.data() + rans_bytes + escape_count;
+    left.rans.next = apart ? rans_alone.data() : frame;
+    left.rans.end = left.rans.next + rans_bytes;
+    left.rans.readable_end = apart ? left.rans.end : frame + together_.size();
+    left.escapes = {frame + rans.size(), frame + rans.size() + escape_count};
+    if (apart) left.escapes = escapes_alone.all();
+    left.raw = apart ? raw_.data() : frame + rans.size() + escapes.size();
+    const std::uint8_t* const raw_end = left.raw + raw_.size();
     const char* const fault =
-        kernels.decode(input_.dtype, input_.sign_coded, left, input_.tables->decode_tables(),
+        kernels.decode(input_.dtype, input_.sign_coded, left, input_.decode_tables.data(),
                        input_.unit_table.data(), input_.steps, out.data());
     if (fault != nullptr) return false;
     CHECK(left.rans.next == left.rans.end);
     CHECK(left.escapes.next == left.escapes.end);
-    CHECK(left.raw == bytes_.data() + bytes_.size());
+    CHECK(left.raw == raw_end);
     return true;
   }
 
-  std::vector<std::uint8_t> scalars;
-  std::size_t rans_bytes = 0, escape_count = 0;
+  Bytes scalars, rans, escapes;
 
  private:
   const Input& input_;
   RansEncoder start_;
-  std::vector<std::uint8_t> bytes_;
+  Bytes raw_, together_;
 };
 
 TEST_CASE("Whole steps are decoded alike at every level, and what is missing is noticed") {
   for_each_input("whole steps", [](Random& random, const Input& input) {
     const EncodedParts parts(random, input);
-    for (const SimdLevel level : {SimdLevel::scalar, SimdLevel::avx2, SimdLevel::avx512}) {
-      const Kernels& kernels = kernels_of(level);
-      CAPTURE(static_cast<int>(level));
-      Guarded out(parts.scalars.size());
-      REQUIRE(parts.decode(kernels, parts.rans_bytes, parts.escape_count, out));
-      CHECK(out.intact());
-      CHECK(std::memcmp(out.data(), parts.scalars.data(), parts.scalars.size()) == 0);
-      if (parts.rans_bytes != 0) {
-        CHECK_FALSE(parts.decode(kernels, parts.rans_bytes - 1, parts.escape_count, out));
+    const std::size_t rans = parts.rans.size(), escapes = parts.escapes.size();
+    for (const SimdLevel level : all_levels) {
+      for (const bool apart : {false, true}) {
+        CAPTURE(static_cast<int>(level));
+        CAPTURE(apart);
+        Bytes out(parts.scalars.size());
+        const auto decode = [&](std::size_t rans_bytes, std::size_t escape_count) {
+          return parts.decode(kernels_of(level), rans_bytes, escape_count, apart, out);
+        };
+        REQUIRE(decode(rans, escapes));
+        CHECK((out == parts.scalars));
+        if (rans != 0) CHECK_FALSE(decode(rans - 1, escapes));
+        if (escapes != 0) {
+          CHECK_FALSE(decode(rans, escapes - 1));
+          CHECK_FALSE(decode(rans, 0));
+        }
       }
-      if (parts.escape_count != 0) {
-        CHECK_FALSE(parts.decode(kernels, parts.rans_bytes, parts.escape_count - 1, out));
-        CHECK_FALSE(parts.decode(kernels, parts.rans_bytes, 0, out));
-      }
-      CHECK(out.intact());
     }
   });
 }
@@ -363,17 +399,19 @@ TEST_CASE("Tiles of any size are transposed alike at every level") {
     const std::size_t scalar_bytes = std::size_t{1} << random.below(3);
     const std::size_t channels = 1 + random.below(70), tokens = 1 + random.below(150);
     const Tile tile{scalar_bytes, (channels + random.below(5)) * scalar_bytes, channels, tokens};
-    std::vector<std::uint32_t> first_lane;
+    GuardedVector<std::uint32_t> first_lane(channels);
     for (std::size_t c = 0; c < channels; ++c) {
-      first_lane.push_back(static_cast<std::uint32_t>((c * 7 % channels) * tokens));
+      first_lane[c] = static_cast<std::uint32_t>((c * 7 % channels) * tokens);
     }
     for (std::size_t c = 0; c < channels; ++c) {  // 7 may divide the number of channels
       if (channels % 7 == 0) first_lane[c] = static_cast<std::uint32_t>(c * tokens);
     }
-    const std::vector<std::uint8_t> payload = random_bytes(random, tile.token_stride * tokens);
-    Guarded rows(channels * tokens * scalar_bytes);
+    // Up to the last scalar: behind it may be the end of a payload.
+    const Bytes payload =
+        random_bytes(random, tile.token_stride * (tokens - 1) + channels * scalar_bytes);
+    Bytes rows(channels * tokens * scalar_bytes);
     scalar_kernels.gather(tile, payload.data(), first_lane.data(), rows.data());
-    Guarded back(payload.size());
+    Bytes back(payload.size(), untouched);
     scalar_kernels.scatter(tile, rows.data(), first_lane.data(), back.data());
     for (std::size_t token = 0; token < tokens; ++token) {
       REQUIRE(std::memcmp(back.data() + token * tile.token_stride,
@@ -381,7 +419,7 @@ TEST_CASE("Tiles of any size are transposed alike at every level") {
                           channels * scalar_bytes) == 0);
     }
     for (const Kernels* kernels : vector_kernels) {
-      Guarded rows_2(channels * tokens * scalar_bytes), back_2(payload.size());
+      Bytes rows_2(rows.size()), back_2(payload.size(), untouched);
       kernels->gather(tile, payload.data(), first_lane.data(), rows_2.data());
       CHECK((rows_2 == rows));
       kernels->scatter(tile, rows.data(), first_lane.data(), back_2.data());
