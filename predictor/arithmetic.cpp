@@ -70,11 +70,12 @@ float quantise(std::span<const float> v, float top, std::span<std::int16_t> code
   return size / top;
 }
 
-void norm(std::span<const float> v, float eps, std::span<const float> weight,
+bool norm(std::span<const float> v, float eps, std::span<const float> weight,
           std::span<float> out) {
   const float mean = sum_of_squares(v) / static_cast<float>(v.size());
   const float factor = 1 / std::sqrt(mean + eps);
   for (std::size_t j = 0; j < v.size(); ++j) out[j] = (v[j] * factor) * weight[j];
+  return std::isfinite(mean) && std::isfinite(factor);
 }
 
 void turn(std::span<float> head, std::span<const float> cosines, std::span<const float> sines,

@@ -20,8 +20,9 @@ float sum_of_squares(std::span<const float> v);
 /// Returns the scale. False in `finite` (which is not touched else): v holds a NaN or an infinity.
 float quantise(std::span<const float> v, float top, std::span<std::int16_t> codes, bool& finite);
 
-/// out[j] = v[j] / sqrt(mean of squares + eps) · weight[j]
-void norm(std::span<const float> v, float eps, std::span<const float> weight, std::span<float> out);
+/// out[j] = v[j] / sqrt(mean of squares + eps) · weight[j]. False if what v is divided by is not a
+/// finite number above 0.
+bool norm(std::span<const float> v, float eps, std::span<const float> weight, std::span<float> out);
 
 /// Turns the pairs (j, j + n/2) of the first n = 2 · cosines.size() channels; or, with sign -1,
 /// back.

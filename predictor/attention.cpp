@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "kvstrata/check.h"
+
 namespace kvstrata::predictor {
 
 namespace {
@@ -27,6 +29,8 @@ float dot(const CodeView& query, const std::int16_t* key, const float* key_scale
 
 bool SequenceLayer::append(std::span<const float> k, std::span<const float> v) {
   const std::uint32_t channels = config_->kv_channels(), head_dim = config_->head_dim;
+  KV_CHECK(k.size() == v.size() && k.size() % (std::size_t{channels} * key_block) == 0,
+           "K and V of other tokens than the arithmetic is for");
   const auto added = static_cast<std::uint32_t>(k.size() / channels);
   bool finite = true;
   CodeRows keys(added * config_->kv_heads, head_dim, largest_group, top_of_13_bits);
@@ -56,7 +60,7 @@ bool SequenceLayer::attend(std::uint32_t head, std::uint32_t position, std::span
   const std::uint32_t kv_head = head / (config_->heads / config_->kv_heads);
   const std::uint32_t head_dim = config_->head_dim;
   CodeRows query(1, head_dim, largest_group, top_of_13_bits);
-  const bool finite = query.set(0, q);
+  bool finite = query.set(0, q);
   const CodeView codes = query.view();
   const std::uint32_t first =
       config_->window != 0 && position >= config_->window ? position - config_->window + 1 : 0;
@@ -74,10 +78,11 @@ bool SequenceLayer::attend(std::uint32_t head, std::uint32_t position, std::span
       scores[t] = dot(codes, keys_.data() + row * codes.groups() * largest_group,
                       key_scales_.data() + row * codes.groups()) *
                   config_->softmax_scale;
+      finite &= std::isfinite(scores[t]);
       block_largest = scores[t] > block_largest ? scores[t] : block_largest;
     }
     const float next = largest > block_largest ? largest : block_largest;
-    const bool is_first = std::isinf(largest);
+    const bool is_first = largest < 0 && std::isinf(largest);
     const float keep = is_first ? 0 : exp_of_negative(largest - next);
     std::array<std::int32_t, key_block> weights{};
     std::int32_t total = 0;

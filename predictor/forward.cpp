@@ -32,8 +32,12 @@ Forward::Forward(const Model& model, Sequence& sequence, std::span<const std::ui
       tokens_(tokens.size()),
       first_position_(sequence.front().tokens()),
       x_(tokens.size() * model.config.hidden) {
-  KV_CHECK(tokens_ % key_block == 0 && first_position_ + tokens_ <= config_.positions,
-           "a block of other tokens than the arithmetic is for");
+  KV_CHECK(
+      tokens_ > 0 && tokens_ % key_block == 0 && first_position_ + tokens_ <= config_.positions,
+      "a block of other tokens than the arithmetic is for");
+  KV_CHECK(std::ranges::all_of(
+               sequence, [&](const auto& layer) { return layer.tokens() == first_position_; }),
+           "a sequence of which a block was left unfinished");
   for (std::size_t t = 0; t < tokens_; ++t) {
     KV_CHECK(tokens[t] < config_.vocab, "a token beyond the vocabulary");
     for (std::size_t j = 0; j < config_.hidden; ++j) {
@@ -53,7 +57,7 @@ CodeRows Forward::normed(std::span<const float> weight) {
                 group_of(model_.layers[layer_].k), config_.activation_top);
   std::vector<float> h(config_.hidden);
   for (std::size_t t = 0; t < tokens_; ++t) {
-    norm(hidden(x_, t), config_.eps, weight, h);
+    finite_ &= norm(hidden(x_, t), config_.eps, weight, h);
     finite_ &= rows.set(t, h);
   }
   return rows;
@@ -77,12 +81,12 @@ std::vector<float> Forward::multiply(const CodeRows& input, const Weights& weigh
   return out;
 }
 
-void Forward::norm_heads(std::vector<float>& rows, std::span<const float> weight) const {
+void Forward::norm_heads(std::vector<float>& rows, std::span<const float> weight) {
   if (weight.empty()) return;
   std::vector<float> head(config_.head_dim);
   for (std::size_t first = 0; first < rows.size(); first += head.size()) {
     const std::span<float> place = std::span(rows).subspan(first, head.size());
-    norm(place, config_.eps, weight, head);
+    finite_ &= norm(place, config_.eps, weight, head);
     std::ranges::copy(head, place.begin());
   }
 }
@@ -106,12 +110,16 @@ Expected Forward::expect() {
   Expected expected{multiply(*input_, weights.k, weights.k_bias),
                     multiply(*input_, weights.v, weights.v_bias), digest_of(*input_)};
   norm_heads(expected.k, weights.k_norm);
+  for (const std::vector<float>* numbers : {&expected.k, &expected.v}) {
+    finite_ &= std::ranges::all_of(*numbers, [](float number) { return std::isfinite(number); });
+  }
   return expected;
 }
 
 void Forward::know(std::span<const float> k, std::span<const float> v,
                    const std::optional<Correction>& correction) {
   const codec::PlainFloats plain;
+  KV_CHECK(k.size() == tokens_ * config_.kv_channels(), "K and V of another block");
   finite_ &= sequence_[layer_].append(k, v);
   if (layer_ + 1 < model_.layers.size()) {
     if (correction) {
@@ -127,6 +135,9 @@ void Forward::know(std::span<const float> k, std::span<const float> v,
 // Step 6.
 void Forward::correct(const Correction& correction) {
   const TileView<std::int16_t>& matrix = correction.matrix;
+  KV_CHECK(matrix.rows == config_.hidden &&
+               correction.errors.size() == tokens_ * std::size_t{matrix.columns},
+           "a correction of another model or block");
   CodeRows errors(static_cast<std::uint32_t>(tokens_), matrix.columns, largest_group,
                   top_of_13_bits);
   for (std::size_t t = 0; t < tokens_; ++t) {

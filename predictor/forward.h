@@ -60,7 +60,7 @@ class Forward {
                               std::span<const float> bias) const;
   void add_to_x(const std::vector<float>& y);
   CodeRows quantised(const std::vector<float>& rows);
-  void norm_heads(std::vector<float>& rows, std::span<const float> weight) const;
+  void norm_heads(std::vector<float>& rows, std::span<const float> weight);
 
   const Model& model_;
   const ModelConfig& config_;

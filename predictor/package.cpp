@@ -55,7 +55,7 @@ struct Unmap {
 }  // namespace
 
 Result<std::shared_ptr<const Package>> Package::open(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // it may be a FIFO
   if (fd < 0) return error_from_errno(errno, "can't open the package " + path);
   struct stat status{};
   const bool is_file = ::fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && status.st_size > 0;
@@ -124,8 +124,8 @@ Status Package::read_entries() {
     if (entry.kind != kind || entry.index != index || entry.reserved != 0) {
       return corrupt("its sections are others, or in another order");
     }
-    if (entry.bytes > section_bytes_max || entry.offset != next ||
-        entry.bytes > bytes_.size() - std::min<std::uint64_t>(next, bytes_.size())) {
+    if (entry.bytes > section_bytes_max || entry.offset != next || next > bytes_.size() ||
+        entry.bytes > bytes_.size() - next) {
       return corrupt("a section leaves the file");
     }
     next = round_up(entry.offset + entry.bytes, package_alignment);
@@ -166,6 +166,13 @@ Status Package::check_sections() const {
 }
 
 Status Package::check_numbers() const {
+  constexpr std::uint16_t exponent_bits = 0x7f80;  // of bf16
+  const auto embedding = numbers_of<std::uint16_t>(section(SectionKind::embedding));
+  if (std::ranges::any_of(embedding, [](std::uint16_t number) {
+        return (number & exponent_bits) == exponent_bits;
+      })) {
+    return corrupt("the embedding holds a NaN or an infinity");
+  }
   if (!all_finite(numbers_of<float>(section(SectionKind::vectors)))) {
     return corrupt("a norm or bias is not finite");
   }

@@ -28,6 +28,9 @@ class Package {
   const Model& model() const { return model_; }
   const std::vector<ByteView>& statistics() const { return statistics_; }
 
+  Package(const Package&) = delete;  // the model's views are of this object
+  Package& operator=(const Package&) = delete;
+
  private:
   Package(ByteView bytes, std::shared_ptr<const void> keeper)
       : bytes_(bytes), keeper_(std::move(keeper)) {}

@@ -71,6 +71,7 @@ Status PackageWriter::append(SectionKind kind, ByteView bytes) {
 
 Status PackageWriter::add_statistics(ByteView bytes) {
   const auto index = static_cast<std::uint32_t>(sections_.size() - weight_sections);
+  if (bytes.empty()) return Error(ErrorKind::invalid_argument, "package: empty statistics");
   if (sections_.size() == package_entries_max) {
     return Error(ErrorKind::too_large, "package: too many statistics");
   }

@@ -124,7 +124,9 @@ void Flusher::encode(const BlockPtr& block, const LayerGroupState& group) {
     writer.tables = group.tables->current(codec::CodecId::static_tables);
     // Far slower than static: only while little waits.
     const bool has_time = dirty_bytes_ <= unflushed_max(core_.options) / 8;
-    if (has_time) writer.linear = group.tables->current(codec::CodecId::linear);
+    if (has_time && core_.options.codec == "linear") {
+      writer.linear = group.tables->current(codec::CodecId::linear);
+    }
   }
   core_.counters.encoded_raw_for_lag += lags ? 1 : 0;
   auto encoded = std::make_shared<Encoded>();

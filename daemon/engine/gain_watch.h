@@ -26,10 +26,11 @@ class GainWatch {
     patience_ = std::min(patience_ * 4, patience_max);
     return true;
   }
-  /// New parameters are in use.
+  /// New parameters are in use. Half of the patience stays: traffic that changes to and fro would
+  /// have them fitted for ever.
   void parameters_changed() {
     blocks_ = longer_ = 0;
-    patience_ = patience_min;
+    patience_ = std::max(patience_ / 2, patience_min);
   }
 
  private:

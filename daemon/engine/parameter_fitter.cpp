@@ -1,7 +1,6 @@
 #include "daemon/engine/parameter_fitter.h"
 
 #include <algorithm>
-#include <initializer_list>
 #include <optional>
 #include <utility>
 
@@ -48,8 +47,7 @@ class Fit {
   Result<CodecTables::Parameters> fit_tables();
   Result<CodecTables::Parameters> fit_linear();
   bool take_sample(std::size_t blocks_max, std::uint64_t bytes_max);
-  std::uint64_t shortest(const SampledBlock& block,
-                         std::initializer_list<const CodecParameters*> of) const;
+  std::uint64_t bytes_with(const SampledBlock& block, const CodecParameters* with) const;
   bool is_better(const CodecParameters& fitted) const;
 
   Core& core_;
@@ -115,19 +113,14 @@ Result<CodecTables::Parameters> Fit::fit_linear() {
   return CodecTables::Parameters(std::move(linear));
 }
 
-/// Bytes of the shortest of the block's frames; of none, of a raw one.
-std::uint64_t Fit::shortest(const SampledBlock& block,
-                            std::initializer_list<const CodecParameters*> of) const {
+/// Bytes of the block's frame; with nothing, of a raw one.
+std::uint64_t Fit::bytes_with(const SampledBlock& block, const CodecParameters* with) const {
   const codec::BlockShape shape = target_.shape_of(block.payload.size());
   ByteVector frame(codec::frame_bytes_max(shape));
-  std::uint64_t least = frame.size();
-  for (const CodecParameters* with : of) {
-    if (with == nullptr) continue;
-    const auto bytes = codec::encode_frame(shape, with, block.payload, 0, frame,
-                                           codec::best_simd_level(), block.first_position);
-    if (bytes) least = std::min(least, *bytes);
-  }
-  return least;
+  if (with == nullptr) return frame.size();
+  const auto bytes = codec::encode_frame(shape, with, block.payload, 0, frame,
+                                         codec::best_simd_level(), block.first_position);
+  return bytes ? *bytes : frame.size();
 }
 
 bool Fit::is_better(const CodecParameters& fitted) const {
@@ -136,9 +129,12 @@ bool Fit::is_better(const CodecParameters& fitted) const {
   std::uint64_t before = 0, after = 0;
   for (const SampledBlock& block : to_judge_) {
     if (cancelled_) return false;
-    const std::uint64_t in_use = shortest(block, {tables.get(), linear.get()});
-    before += in_use;
-    after += std::min(in_use, shortest(block, {&fitted}));
+    // It takes the place of what there is of its codec; that of the other codec stays.
+    const std::uint64_t by_tables = bytes_with(block, tables.get());
+    const std::uint64_t by_linear = bytes_with(block, linear.get());
+    const std::uint64_t by_fitted = bytes_with(block, &fitted);
+    before += std::min(by_tables, by_linear);
+    after += std::min(by_fitted, fitted.codec() == CodecId::linear ? by_tables : by_linear);
   }
   return after + before / least_gain < before;
 }

@@ -62,7 +62,7 @@ class Sample {
       std::optional<storage::IndexEntry> entry;
       const bool found = store_.find(std::span(&key, 1), std::span(&entry, 1)).ok() && entry;
       if (bytes_ > bytes_max_ / 2 || is_full()) return;
-      if (found) add(key, *entry);
+      if (found && !taken_.contains(key.digest)) add(key, *entry);
     }
   }
 

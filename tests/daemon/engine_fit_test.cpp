@@ -147,6 +147,28 @@ TEST_CASE("With linear at rest, blocks are shorter once there is a model, and al
   store.check_all(kit);
 }
 
+TEST_CASE("A watch on gains tells of blocks that got longer, ever more seldom if it goes on") {
+  GainWatch watch;
+  const auto blocks_until_due = [&](std::uint64_t frame_bytes, int blocks_max) {
+    for (int i = 1; i <= blocks_max; ++i) {
+      if (watch.add(1000, frame_bytes + (i % 2 == 0 ? 20 : 0))) return i;
+    }
+    return 0;
+  };
+  CHECK(blocks_until_due(600, 10'000) == 0);
+  CHECK(blocks_until_due(615, 10'000) == 0);  // not by a twentieth
+  const int first = blocks_until_due(700, 100);
+  CHECK(first > 0);
+  CHECK(blocks_until_due(700, 10'000) == 0);  // usual by now
+  const int second = blocks_until_due(800, 1000);
+  CHECK(second > 2 * first);
+  watch.parameters_changed();
+  CHECK(blocks_until_due(800, 100) == 0);
+  const int third = blocks_until_due(900, 1000);
+  CHECK(third > second);
+  CHECK(third < 4 * second);
+}
+
 TEST_CASE(
     "When blocks become others than before, parameters are fitted again on the new ones too") {
   LinearKit kit;

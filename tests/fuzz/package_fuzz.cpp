@@ -18,7 +18,8 @@ namespace {
 
 const ByteVector& example() {
   static const ByteVector file =
-      package_of(TinyModel({.name = "fuzz", .bias = true, .qk_norm = true, .weight_bits = 8}))
+      package_of(TinyModel({.name = "fuzz", .bias = true, .qk_norm = true, .weight_bits = 8}),
+                 false, {"statistics"})
           .value();
   return file;
 }
@@ -46,9 +47,25 @@ void reseal(ByteVector& file) {
   }
   header.weights_hash = hash_of(
       ByteView(table, std::min<std::size_t>(entries, weight_sections) * sizeof(PackageEntry)));
+  header.file_bytes = file.size();
   header.header_xxh3 = 0;
   std::memcpy(file.data(), &header, sizeof header);
   header.header_xxh3 = xxh3(ByteView(file).first(package_header_bytes));
+  std::memcpy(file.data(), &header, sizeof header);
+}
+
+/// One more section, where it would have to be.
+void append_entry(ByteVector& file, std::uint64_t bytes) {
+  PackageHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  if (header.entries >= package_entries_max) return;
+  PackageEntry entry{};
+  entry.kind = SectionKind::statistics;
+  entry.index = header.entries - weight_sections;
+  entry.offset = round_up(file.size(), package_alignment);
+  entry.bytes = bytes;
+  std::memcpy(file.data() + sizeof header + header.entries * sizeof entry, &entry, sizeof entry);
+  ++header.entries;
   std::memcpy(file.data(), &header, sizeof header);
 }
 
@@ -80,6 +97,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }
   if (size % 5 == 1)
     file.resize(std::max<std::size_t>(package_header_bytes, data[0] * file.size() / 256));
+  if (size % 5 == 2) append_entry(file, data[0] % 4);
   reseal(file);
   const auto package = Package::parse(file, nullptr);
   if (package) compute_with((*package)->model());

@@ -128,7 +128,9 @@ TEST_CASE("A head that is turned and turned back is nearly the same, channels be
 TEST_CASE("A norm has the size of its weights") {
   const std::vector<float> v{3, -4}, weight{1, 2};
   std::vector<float> out(2);
-  norm(v, 0, weight, out);
+  CHECK(norm(v, 0, weight, out));
   CHECK(out[0] == doctest::Approx(3 / std::sqrt(12.5)));
   CHECK(out[1] == doctest::Approx(-8 / std::sqrt(12.5)));
+  CHECK_FALSE(norm(std::vector<float>{0, 0}, 0, weight, out));
+  CHECK_FALSE(norm(std::vector<float>{1e30F, 0}, 1, weight, out));
 }

@@ -207,6 +207,18 @@ TEST_CASE("A correction moves the hidden state by errors; errors of zero move no
   CHECK((moved.v != plain.v));
 }
 
+TEST_CASE("Scores beyond binary32 are noticed") {
+  TinyModel tiny({.name = "large"});
+  const auto tokens = tiny.tokens(64);
+  Sequence sequence = make_sequence(tiny.model());
+  Forward forward(tiny.model(), sequence, tokens);
+  Expected expected = forward.expect();
+  CHECK(forward.finite());
+  for (float& k : expected.k) k = k < 0 ? -3e38F : 3e38F;
+  forward.know(expected.k, expected.v);
+  CHECK_FALSE(forward.finite());
+}
+
 TEST_CASE("A NaN or an infinity in the cache is noticed") {
   for (const float none :
        {std::numeric_limits<float>::quiet_NaN(), -std::numeric_limits<float>::infinity()}) {

@@ -207,6 +207,17 @@ TEST_CASE("Sections that are others, elsewhere or hold what no writer makes are 
     entries.resize(5);
   }));
   CHECK(refused([](PackageHeader& header, auto&, auto&) { header.file_bytes += 1; }));
+  CHECK(refused([](PackageHeader& header, Entries& entries, ByteVector& bytes) {
+    PackageEntry empty{};  // behind the end of the file
+    empty.kind = SectionKind::statistics;
+    empty.index = 1;
+    empty.offset = round_up(bytes.size(), package_alignment);
+    entries.push_back(empty);
+    ++header.entries;
+  }));
+  CHECK(refused([](auto&, Entries& entries, ByteVector& bytes) {
+    store_le(bytes.data() + entries[1].offset, std::uint16_t{0x7f80});
+  }));
   const auto put = [](std::size_t section, auto number) {
     return [=](auto&, Entries& entries, ByteVector& bytes) {
       std::memcpy(bytes.data() + entries[section].offset + 8, &number, sizeof number);
@@ -234,6 +245,7 @@ TEST_CASE("A writer takes no more and no less than its sections hold") {
   const ByteVector much(1 << 20);
   CHECK(writer->append(SectionKind::vectors, much).error().kind() == ErrorKind::invalid_argument);
   CHECK(writer->append(SectionKind::statistics, {}).error().kind() == ErrorKind::invalid_argument);
+  CHECK(writer->add_statistics({}).error().kind() == ErrorKind::invalid_argument);
   PackageConfig bad = config_of(tiny);
   bad.layers = 0;
   CHECK(PackageWriter::begin(bad, sink).error().kind() == ErrorKind::invalid_argument);

@@ -3,6 +3,7 @@
 
 #include <bit>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <map>
 
@@ -310,6 +311,22 @@ TEST_CASE("A config.json that is none, or of a model that is not covered, is ref
     const Error error = refusal_of_json(config_json("llama", more));
     CHECK(error.kind() == ErrorKind::unsupported);
     CHECK(names(error, what));
+  }
+  const auto half =
+      parse_hub_config(config_json("qwen2", R"(,"use_sliding_window":true,"sliding_window":64,)"
+                                            R"("max_window_layers":2,"dtype":"float16",)"
+                                            R"("rope_parameters":{"partial_rotary_factor":0.5})"),
+                       1024);
+  REQUIRE(half.ok());
+  CHECK(half->package.window == 0);  // of no layer
+  CHECK(half->package.rotary_dim == 4);
+  const auto rope = rope_section(*half);
+  for (std::size_t at = 0; at < rope.size(); at += 4) {
+    float value = 0;
+    std::memcpy(&value, rope.data() + at, 4);
+    const int exponent = value == 0 ? 0 : std::max(std::ilogb(value), -14);
+    const float units = value / std::ldexp(1.0F, exponent - 10);
+    CHECK(units == std::nearbyint(units));
   }
   const auto window = parse_hub_config(config_json("mistral", R"(,"sliding_window":64)"), 1024);
   REQUIRE(window.ok());

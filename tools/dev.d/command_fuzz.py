@@ -2,7 +2,7 @@
 
 Each parser of bytes from outside is a target: what comes over sockets (wire_*), from disk
 (segment_*, frame, linear, index_value), through shared memory (chunk_view) and from people
-(config). With --keep the inputs that reached something new are boiled down and kept in
+(config, codec_file, safetensors, hub_config, package). With --keep the inputs that reached something new are boiled down and kept in
 tests/fuzz/corpus, where each run and each test begins. With --cases each target gets so many
 inputs made from those found before, without coverage and so several times as fast. FILE gets one
 flat object: fuzz_targets, fuzz_seconds or fuzz_cases, fuzz_findings, and TARGET_inputs,
@@ -76,7 +76,7 @@ def feed_one(name: str, program: pathlib.Path, build: builds.Build, cases: int) 
     code = run_step(step, [program, *known], env=environment, may_fail=True)
     log = (LOGS / f"{step.replace(' ', '-')}.log").read_text(errors="replace")
     executed = re.search(r"(\d+) executions", log)
-    result = {"target": name, "ok": code == 0, "edges": 0,
+    result = {"target": name, "ok": code == 0,
               "inputs": int(executed.group(1)) if executed else 0}
     say(f"{step}: {result['inputs']} inputs"
         + ("" if code == 0 else f", FAILED: the input is build/fuzz/{name}_fuzz-crash-*"))
@@ -107,7 +107,8 @@ def flat(results: list[dict], options) -> dict[str, int]:
                "fuzz_findings": sum(not result["ok"] for result in results)}
     for result in results:
         figures[f"{result['target']}_inputs"] = result["inputs"]
-        figures[f"{result['target']}_edges"] = result["edges"]
+        if "edges" in result:
+            figures[f"{result['target']}_edges"] = result["edges"]
     return figures
 
 
@@ -116,6 +117,8 @@ def run(options) -> int:
     builds.prepare(build)
     builds.configure(build)
     known = targets_of(build)
+    if options.cases and options.keep:
+        raise StepFailed("--keep needs coverage, which --cases goes without")
     unknown = [name for name in options.targets if name not in known]
     if unknown:
         raise StepFailed(f"there is no target {unknown[0]}; there are: {', '.join(known)}")
@@ -125,7 +128,7 @@ def run(options) -> int:
         results = [feed_one(name, known[name], build, options.cases) for name in chosen]
     else:
         results = [fuzz_one(name, known[name], build, options.seconds) for name in chosen]
-    if options.keep and not options.cases:
+    if options.keep:
         for name in chosen:
             keep(name, known[name], build)
     if options.json:

@@ -192,8 +192,11 @@ Result<std::uint32_t> window_of(Fields& fields, const Json& object, const std::s
     if (static_cast<std::size_t>(slides) != types->size()) {
       return unsupported("a model in which only some layers have a sliding window");
     }
-  } else if (family != "mistral" && fields.integer("max_window_layers", 0) != 0) {
-    return unsupported("a model in which only some layers have a sliding window");
+  } else if (family != "mistral") {
+    constexpr std::uint32_t usual = 28;  // where the file is silent, in transformers
+    const std::uint32_t below = fields.integer("max_window_layers", usual);  // have none
+    if (below >= fields.integer("num_hidden_layers")) return 0U;
+    if (below != 0) return unsupported("a model in which only some layers have a sliding window");
   }
   return fields.integer("sliding_window");
 }
@@ -239,7 +242,10 @@ Result<HubConfig> parse_hub_config(std::string_view json, std::uint32_t position
   KV_TRY(fields.status());
   package.head_dim =
       fields.integer("head_dim", package.heads == 0 ? 0 : package.hidden / package.heads);
-  const double rotary = package.head_dim * fields.number("partial_rotary_factor", 1);
+  const Json* const rope_object = fields.object("rope_parameters");
+  double part = fields.number("partial_rotary_factor", 1);
+  if (rope_object != nullptr) part = Fields(*rope_object).number("partial_rotary_factor", part);
+  const double rotary = package.head_dim * part;
   package.rotary_dim = static_cast<std::uint32_t>(std::clamp(rotary, 0.0, 1e6)) & ~1U;
   package.positions = std::min(positions, positions_max);
   package.softmax_scale = static_cast<float>(1 / std::sqrt(static_cast<double>(package.head_dim)));
@@ -253,16 +259,29 @@ Result<HubConfig> parse_hub_config(std::string_view json, std::uint32_t position
     return Error(ErrorKind::corrupt, "config.json: head_dim is out of range");
   }
   KV_ASSIGN(config.rope, rope_of(fields, package.rotary_dim, positions));
+  config.rope.is_half = dtype == "float16";
   KV_TRY(fields.status());
   package.rope_inverse = 1 / (config.rope.amplitude * config.rope.amplitude);
   return config;
 }
 
+namespace {
+
+/// Of numbers within ±65,504.
+float nearest_half(float value) {
+  constexpr int least_exponent = -14, mantissa_bits = 10;
+  const int exponent = value == 0 ? least_exponent : std::max(std::ilogb(value), least_exponent);
+  const float unit = std::ldexp(1.0F, exponent - mantissa_bits);
+  return std::nearbyint(value / unit) * unit;
+}
+
+}  // namespace
+
 std::vector<std::byte> rope_section(const HubConfig& config) {
   const bool bf16 = (config.package.flags & predictor::has_bf16_rope) != 0;
   std::vector<std::byte> section;
-  const auto append = [&](double value) {
-    auto bits = std::bit_cast<std::uint32_t>(static_cast<float>(value));
+  const auto append = [&](float value) {
+    auto bits = std::bit_cast<std::uint32_t>(value);
     if (bf16) bits = (bits + 0x7fff + (bits >> 16 & 1U)) >> 16;
     const auto* const bytes = reinterpret_cast<const std::byte*>(&bits);
     section.insert(section.end(), bytes, bytes + (bf16 ? 2 : 4));
@@ -272,7 +291,8 @@ std::vector<std::byte> rope_section(const HubConfig& config) {
       for (const float frequency : config.rope.inverse_frequency) {
         const double angle = static_cast<float>(position) * frequency;  // engines round it, too
         const auto value = static_cast<float>(sine ? std::sin(angle) : std::cos(angle));
-        append(value * config.rope.amplitude);
+        const float stretched = value * config.rope.amplitude;
+        append(config.rope.is_half ? nearest_half(stretched) : stretched);
       }
     }
   }

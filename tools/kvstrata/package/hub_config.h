@@ -14,7 +14,8 @@ namespace kvstrata::tool {
 /// How an engine turns Q and K: the angle of pair j at position p is p · inverse_frequency[j].
 struct RopeTable {
   std::vector<float> inverse_frequency;
-  float amplitude = 1;  ///< cos and sin are multiplied with it (yarn)
+  float amplitude = 1;   ///< cos and sin are multiplied with it (yarn)
+  bool is_half = false;  ///< the engine keeps them as fp16
 };
 
 struct HubConfig {
@@ -26,8 +27,8 @@ struct HubConfig {
 /// RoPE that is not covered; the message names it. `positions_max` bounds the RoPE tables.
 Result<HubConfig> parse_hub_config(std::string_view json, std::uint32_t positions_max);
 
-/// cos then sin, [positions][rotary_dim / 2] each, as the engine rounds them: to bf16 if it runs in
-/// bf16. The bytes of a package's section.
+/// cos then sin, [positions][rotary_dim / 2] each, as the engine rounds them: to bf16 or fp16 if it
+/// runs in that. The bytes of a package's section.
 std::vector<std::byte> rope_section(const HubConfig& config);
 
 }  // namespace kvstrata::tool

@@ -170,6 +170,10 @@ class Import {
     for (std::uint64_t token = 0; token < config_.vocab; ++token) {
       KV_ASSIGN(const auto numbers, numbers_of(*table, token * config_.hidden, config_.hidden));
       std::ranges::transform(numbers, row.begin(), bf16_of);
+      if (std::ranges::find(row, 0x7f80, [](std::uint16_t bits) { return bits & 0x7fff; }) !=
+          row.end()) {
+        return Error(ErrorKind::corrupt, "the embedding has a number beyond bf16's range");
+      }
       KV_TRY(writer_.append(SectionKind::embedding, std::as_bytes(std::span(row))));
     }
     return {};
@@ -257,6 +261,9 @@ Result<predictor::PackageWriter> import_model(const std::string& folder,
   PackageConfig& config = hub.package;
   config.weight_bits = options.preset == Preset::max ? 13 : 8;
   config.activation_bits = options.preset == Preset::fast ? 8 : 13;
+  if (options.group != 32 && options.group != 64) {
+    return Error(ErrorKind::invalid_argument, "groups have 32 or 64 weights");
+  }
   config.group = static_cast<std::uint16_t>(options.group);
   KV_TRY(predictor::check_config(config));
   KV_ASSIGN(const HubTensors tensors, HubTensors::open(folder));

@@ -1,6 +1,6 @@
 // Imports the weights of a Hugging Face model folder (config.json, *.safetensors) into a package,
 // quantised. Tiles of 16 rows are read, quantised and written one after the other: memory is that
-// of one.
+// of one, and of the RoPE tables.
 #pragma once
 
 #include <cstdint>
