@@ -2,11 +2,11 @@
 
 Each parser of bytes from outside is a target: what comes over sockets (wire_*), from disk
 (segment_*, frame, linear, index_value), through shared memory (chunk_view) and from people
-(config, codec_file, safetensors, hub_config, package). With --keep the inputs that reached something new are boiled down and kept in
-tests/fuzz/corpus, where each run and each test begins. With --cases each target gets so many
-inputs made from those found before, without coverage and so several times as fast. FILE gets one
-flat object: fuzz_targets, fuzz_seconds or fuzz_cases, fuzz_findings, and TARGET_inputs,
-TARGET_edges of each target.
+(config, codec_file, safetensors, hub_config, package). With --keep the inputs that reached
+something new are boiled down and kept in tests/fuzz/corpus, where each run and each test begins.
+With --cases each target gets so many inputs made from those found before, without coverage and so
+several times as fast. FILE gets one flat object: fuzz_targets, fuzz_seconds or fuzz_cases,
+fuzz_findings, TARGET_inputs of each target and, with coverage, TARGET_edges.
 """
 
 import json
