@@ -145,6 +145,12 @@ TEST_CASE("With linear at rest, blocks are shorter once there is a model, and al
   store.put(kit, 1);
   CHECK(kit.counter("encoded_linear_blocks") > 0);  // the model was kept
   store.check_all(kit);
+  kit.options().codec = "static";
+  kit.restart();
+  store.open(kit);
+  store.put(kit, 1);
+  CHECK(kit.counter("encoded_linear_blocks") == 0);
+  store.check_all(kit);
 }
 
 TEST_CASE("A watch on gains tells of blocks that got longer, ever more seldom if it goes on") {
