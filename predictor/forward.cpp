@@ -19,11 +19,11 @@ std::uint32_t group_of(const Weights& weights) {
 
 }  // namespace
 
-Sequence make_sequence(const Model& model) {
+KvSequence make_sequence(const Model& model) {
   return {model.layers.size(), SequenceLayer(model.config)};
 }
 
-Forward::Forward(const Model& model, Sequence& sequence, std::span<const std::uint32_t> tokens,
+Forward::Forward(const Model& model, KvSequence& sequence, std::span<const std::uint32_t> tokens,
                  codec::SimdLevel level)
     : model_(model),
       config_(model.config),

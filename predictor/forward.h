@@ -16,8 +16,8 @@
 namespace kvstrata::predictor {
 
 /// The exact K and V of a sequence's blocks so far, all layers.
-using Sequence = std::vector<SequenceLayer>;
-Sequence make_sequence(const Model& model);
+using KvSequence = std::vector<SequenceLayer>;
+KvSequence make_sequence(const Model& model);
 
 /// What a layer's K and V are expected to be: binary32[tokens][kv_heads · head_dim], K not turned.
 struct Expected {
@@ -35,7 +35,7 @@ class Forward {
  public:
   /// `tokens`, a multiple of 64, follow those of `sequence`; all are below the vocabulary, and
   /// their positions below the model's. All levels of machine code give the same.
-  Forward(const Model& model, Sequence& sequence, std::span<const std::uint32_t> tokens,
+  Forward(const Model& model, KvSequence& sequence, std::span<const std::uint32_t> tokens,
           codec::SimdLevel level = codec::best_simd_level());
 
   /// Of the next layer, the first one first.
@@ -65,7 +65,7 @@ class Forward {
   const Model& model_;
   const ModelConfig& config_;
   const ProductKernels& kernels_;
-  Sequence& sequence_;
+  KvSequence& sequence_;
   std::size_t tokens_;
   std::uint32_t first_position_;
   std::uint32_t layer_ = 0;

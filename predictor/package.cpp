@@ -1,7 +1,6 @@
 #include "predictor/package.h"
 
 #include <fcntl.h>
-#include <sodium.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "include/impl/blake2b.h"
 #include "kvstrata/checksum.h"
 #include "predictor/package_layout.h"
 
@@ -21,14 +21,6 @@ namespace {
 
 Error corrupt(const std::string& what) {
   return {ErrorKind::corrupt, "package: " + what};
-}
-
-PackageHash hash_of(ByteView bytes) {
-  PackageHash hash;
-  (void)crypto_generichash(hash.data(), hash.size(),
-                           reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size(),
-                           nullptr, 0);
-  return hash;
 }
 
 /// Mapped pages begin at multiples of 4,096 and sections do: what they hold is aligned.
@@ -133,7 +125,7 @@ Status Package::read_entries() {
   }
   const PackageEntry& last = entries_.back();
   if (last.offset + last.bytes != bytes_.size()) return corrupt("bytes after the last section");
-  if (hash_of(table.first(weight_sections * sizeof(PackageEntry))) != header_.weights_hash) {
+  if (blake2b(table.first(weight_sections * sizeof(PackageEntry))) != header_.weights_hash) {
     return corrupt("the hash of its weights differs");
   }
   const ByteView config = section(SectionKind::config);
@@ -157,7 +149,7 @@ Status Package::check_sections() const {
       return corrupt("bytes between sections");
     }
     end = entry.offset + entry.bytes;
-    if (hash_of(bytes_.subspan(entry.offset, entry.bytes)) != entry.hash) {
+    if (blake2b(bytes_.subspan(entry.offset, entry.bytes)) != entry.hash) {
       return corrupt("the hash of section " + std::to_string(static_cast<unsigned>(entry.kind)) +
                      " differs");
     }

@@ -24,7 +24,7 @@ class Package {
                                                       std::shared_ptr<const void> keeper);
 
   const PackageConfig& config() const { return config_; }
-  const PackageHash& weights_hash() const { return header_.weights_hash; }
+  const Hash256& weights_hash() const { return header_.weights_hash; }
   const Model& model() const { return model_; }
   const std::vector<ByteView>& statistics() const { return statistics_; }
 

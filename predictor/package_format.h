@@ -1,9 +1,10 @@
 // The bytes of a package file: doc/package-format.md. Plain structs, little-endian, without gaps.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
+
+#include "kvstrata/keys.h"
 
 namespace kvstrata::predictor {
 
@@ -12,8 +13,6 @@ inline constexpr std::uint16_t package_version = 1;
 inline constexpr std::size_t package_header_bytes = 4096, package_alignment = 4096;
 inline constexpr std::uint32_t package_entries_max = 64;
 inline constexpr std::uint64_t section_bytes_max = std::uint64_t{1} << 40;
-
-using PackageHash = std::array<std::uint8_t, 32>;  ///< BLAKE2b-256
 
 enum class SectionKind : std::uint16_t {
   config = 1,
@@ -33,7 +32,7 @@ struct PackageHeader {
   std::uint64_t file_bytes;
   std::uint32_t entries;
   std::uint32_t reserved;
-  PackageHash weights_hash;   ///< of the entries of weight sections
+  Hash256 weights_hash;       ///< of the entries of weight sections
   std::uint64_t header_xxh3;  ///< of header_bytes, this field as 0
 };
 static_assert(sizeof(PackageHeader) == 64 && offsetof(PackageHeader, header_xxh3) == 56);
@@ -43,7 +42,7 @@ struct PackageEntry {
   std::uint16_t reserved;
   std::uint32_t index;  ///< of statistics
   std::uint64_t offset, bytes;
-  PackageHash hash;
+  Hash256 hash;
 };
 static_assert(sizeof(PackageEntry) == 56);
 static_assert(sizeof(PackageHeader) + package_entries_max * sizeof(PackageEntry) <=
@@ -62,7 +61,7 @@ struct PackageConfig {
   std::uint32_t positions, window;
   float eps, softmax_scale, rope_inverse;
   std::uint32_t flags;
-  PackageHash fingerprint;
+  Hash256 fingerprint;
 };
 static_assert(sizeof(PackageConfig) == 96 && offsetof(PackageConfig, fingerprint) == 64);
 

@@ -1,11 +1,10 @@
 #include "predictor/package_writer.h"
 
-#include <sodium.h>
-
 #include <cstring>
 #include <string>
 #include <utility>
 
+#include "include/impl/blake2b.h"
 #include "kvstrata/checksum.h"
 #include "predictor/package_layout.h"
 
@@ -17,14 +16,13 @@ struct PackageWriter::Section {
     entry.index = index;
     entry.offset = offset;
     entry.bytes = bytes;
-    (void)crypto_generichash_init(&hash, nullptr, 0, entry.hash.size());
   }
   std::uint64_t end() const { return entry.offset + entry.bytes; }
   bool is_whole() const { return written == entry.bytes; }
 
   PackageEntry entry{};
   std::uint64_t written = 0;
-  crypto_generichash_state hash{};
+  Blake2b hash;
 };
 
 PackageWriter::PackageWriter(Sink sink) : sink_(std::move(sink)) {}
@@ -52,6 +50,13 @@ Result<PackageWriter> PackageWriter::begin(const PackageConfig& config, Sink sin
   return writer;
 }
 
+Status PackageWriter::write(Section& section, ByteView bytes) {
+  KV_TRY(sink_(section.entry.offset + section.written, bytes));
+  section.hash.add(bytes);
+  section.written += bytes.size();
+  return {};
+}
+
 Status PackageWriter::append(SectionKind kind, ByteView bytes) {
   const auto number = static_cast<std::size_t>(kind) - 1;
   if (number >= weight_sections) {
@@ -62,11 +67,7 @@ Status PackageWriter::append(SectionKind kind, ByteView bytes) {
     return Error(ErrorKind::invalid_argument,
                  "package: more than section " + std::to_string(number + 1) + " has room for");
   }
-  KV_TRY(sink_(section.entry.offset + section.written, bytes));
-  (void)crypto_generichash_update(
-      &section.hash, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-  section.written += bytes.size();
-  return {};
+  return write(section, bytes);
 }
 
 Status PackageWriter::add_statistics(ByteView bytes) {
@@ -78,10 +79,7 @@ Status PackageWriter::add_statistics(ByteView bytes) {
   auto section =
       std::make_unique<Section>(SectionKind::statistics, index,
                                 round_up(sections_.back()->end(), package_alignment), bytes.size());
-  KV_TRY(sink_(section->entry.offset, bytes));
-  (void)crypto_generichash_update(
-      &section->hash, reinterpret_cast<const unsigned char*>(bytes.data()), bytes.size());
-  section->written = bytes.size();
+  KV_TRY(write(*section, bytes));
   sections_.push_back(std::move(section));
   return {};
 }
@@ -95,8 +93,7 @@ Status PackageWriter::finish() {
       return Error(ErrorKind::invalid_argument,
                    "package: section " + std::to_string(i + 1) + " is short");
     }
-    (void)crypto_generichash_final(&section.hash, section.entry.hash.data(),
-                                   section.entry.hash.size());
+    section.entry.hash = section.hash.finish();
     std::memcpy(table + i * sizeof(PackageEntry), &section.entry, sizeof(PackageEntry));
   }
   PackageHeader header{};
@@ -105,9 +102,7 @@ Status PackageWriter::finish() {
   header.header_bytes = package_header_bytes;
   header.file_bytes = sections_.back()->end();
   header.entries = static_cast<std::uint32_t>(sections_.size());
-  (void)crypto_generichash(header.weights_hash.data(), header.weights_hash.size(),
-                           reinterpret_cast<const unsigned char*>(table),
-                           weight_sections * sizeof(PackageEntry), nullptr, 0);
+  header.weights_hash = blake2b({table, weight_sections * sizeof(PackageEntry)});
   std::memcpy(header_bytes.data(), &header, sizeof header);
   header.header_xxh3 = xxh3(header_bytes);
   std::memcpy(header_bytes.data(), &header, sizeof header);

@@ -33,15 +33,16 @@ class PackageWriter {
   /// Writes the header; the file is good from then on. `invalid_argument` if a section is short.
   Status finish();
 
-  const PackageHash& weights_hash() const { return weights_hash_; }  ///< once finished
+  const Hash256& weights_hash() const { return weights_hash_; }  ///< once finished
 
  private:
   struct Section;
   explicit PackageWriter(Sink sink);
+  Status write(Section& section, ByteView bytes);
 
   Sink sink_;
   std::vector<std::unique_ptr<Section>> sections_;
-  PackageHash weights_hash_{};
+  Hash256 weights_hash_{};
 };
 
 }  // namespace kvstrata::predictor

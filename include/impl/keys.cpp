@@ -1,6 +1,6 @@
 #include "kvstrata/keys.h"
 
-#include <sodium.h>
+#include "include/impl/blake2b.h"
 
 namespace kvstrata {
 
@@ -25,27 +25,6 @@ enum class Field : std::uint8_t {
   adapter = 15,
   extra_key = 16,
   weight_epoch = 17,
-};
-
-class Blake2b {
- public:
-  Blake2b() {
-    KV_CHECK(sodium_init() >= 0, "libsodium can't start");
-    crypto_generichash_init(&state_, nullptr, 0, sizeof(Hash256::bytes));
-  }
-  void add(ByteView bytes) {
-    crypto_generichash_update(&state_, reinterpret_cast<const unsigned char*>(bytes.data()),
-                              bytes.size());
-  }
-  Hash256 finish() {
-    Hash256 hash;
-    crypto_generichash_final(&state_, reinterpret_cast<unsigned char*>(hash.bytes.data()),
-                             hash.bytes.size());
-    return hash;
-  }
-
- private:
-  crypto_generichash_state state_;
 };
 
 void append_field(ByteVector& out, Field field, ByteView value) {

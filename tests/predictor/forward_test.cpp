@@ -55,7 +55,7 @@ Said run(TinyModel& tiny, const std::vector<std::uint32_t>& tokens, std::size_t 
   Said said;
   said.expected.resize(model.layers.size());
   said.cache.resize(model.layers.size());
-  Sequence sequence = make_sequence(model);
+  KvSequence sequence = make_sequence(model);
   for (std::size_t first = 0; first < tokens.size(); first += block) {
     Forward forward(model, sequence, std::span(tokens).subspan(first, block), level);
     for (std::size_t l = 0; l < model.layers.size(); ++l) {
@@ -190,7 +190,7 @@ TEST_CASE("A correction moves the hidden state by errors; errors of zero move no
   }
   const TileView<std::int16_t> matrix{codes.data(), scales.data(), model.config.hidden, columns};
   const auto second_layer = [&](const std::vector<float>* errors) {
-    Sequence sequence = make_sequence(model);
+    KvSequence sequence = make_sequence(model);
     Forward forward(model, sequence, tokens);
     const Expected first = forward.expect();
     std::optional<Correction> correction;
@@ -210,7 +210,7 @@ TEST_CASE("A correction moves the hidden state by errors; errors of zero move no
 TEST_CASE("Scores beyond binary32 are noticed") {
   TinyModel tiny({.name = "large"});
   const auto tokens = tiny.tokens(64);
-  Sequence sequence = make_sequence(tiny.model());
+  KvSequence sequence = make_sequence(tiny.model());
   Forward forward(tiny.model(), sequence, tokens);
   Expected expected = forward.expect();
   CHECK(forward.finite());
@@ -225,7 +225,7 @@ TEST_CASE("A NaN or an infinity in the cache is noticed") {
     for (const bool in_k : {true, false}) {
       TinyModel tiny({.name = "no number"});
       const auto tokens = tiny.tokens(64);
-      Sequence sequence = make_sequence(tiny.model());
+      KvSequence sequence = make_sequence(tiny.model());
       Forward forward(tiny.model(), sequence, tokens);
       Expected expected = forward.expect();
       (in_k ? expected.k : expected.v)[70] = none;

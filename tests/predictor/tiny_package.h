@@ -1,10 +1,13 @@
-// package_of(): a tiny model as the bytes of a package file.
+// package_of(): a tiny model as the bytes of a package file. reseal(): makes its sums right again.
 #pragma once
 
 #include <algorithm>
+#include <cstring>
 #include <string_view>
 
+#include "include/impl/blake2b.h"
 #include "kvstrata/bytes.h"
+#include "kvstrata/checksum.h"
 #include "predictor/package_layout.h"
 #include "predictor/package_writer.h"
 #include "tests/predictor/tiny_model.h"
@@ -85,6 +88,27 @@ inline Result<ByteVector> package_of(const TinyModel& tiny, bool bf16_rope = fal
   for (const std::string_view text : statistics) KV_TRY(writer.add_statistics(as_bytes(text)));
   KV_TRY(writer.finish());
   return file;
+}
+
+/// Makes the sums of a file right, whatever was changed in it, so that what it says is read.
+inline void reseal(ByteVector& file) {
+  predictor::PackageHeader header;
+  std::memcpy(&header, file.data(), sizeof header);
+  std::byte* const table = file.data() + sizeof header;
+  const std::size_t entries = std::min(header.entries, predictor::package_entries_max);
+  for (std::size_t i = 0; i < entries; ++i) {
+    predictor::PackageEntry entry;
+    std::memcpy(&entry, table + i * sizeof entry, sizeof entry);
+    if (entry.offset > file.size() || entry.bytes > file.size() - entry.offset) continue;
+    entry.hash = blake2b(ByteView(file).subspan(entry.offset, entry.bytes));
+    std::memcpy(table + i * sizeof entry, &entry, sizeof entry);
+  }
+  const std::size_t of_weights = std::min<std::size_t>(entries, predictor::weight_sections);
+  header.weights_hash = blake2b({table, of_weights * sizeof(predictor::PackageEntry)});
+  header.header_xxh3 = 0;
+  std::memcpy(file.data(), &header, sizeof header);
+  header.header_xxh3 = xxh3(ByteView(file).first(predictor::package_header_bytes));
+  std::memcpy(file.data(), &header, sizeof header);
 }
 
 }  // namespace kvstrata::test

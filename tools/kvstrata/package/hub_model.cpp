@@ -1,7 +1,5 @@
 #include "tools/kvstrata/package/hub_model.h"
 
-#include <sodium.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -12,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "include/impl/blake2b.h"
 #include "predictor/codes.h"
 #include "predictor/package_layout.h"
 #include "tools/kvstrata/safetensors.h"
@@ -99,29 +98,23 @@ class HubTensors {
   }
 
   /// BLAKE2b-256 of names, dtypes, shapes and bytes, in the order of names.
-  predictor::PackageHash fingerprint() const {
-    crypto_generichash_state state;
-    predictor::PackageHash hash;
-    (void)crypto_generichash_init(&state, nullptr, 0, hash.size());
-    const auto add = [&](ByteView bytes) {
-      (void)crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(bytes.data()),
-                                      bytes.size());
+  Hash256 fingerprint() const {
+    Blake2b hash;
+    const auto add_number = [&](std::uint64_t number) {
+      hash.add(std::as_bytes(std::span(&number, 1)));
     };
     const auto add_text = [&](const std::string& text) {
-      const std::uint64_t size = text.size();
-      add(std::as_bytes(std::span(&size, 1)));
-      add(as_bytes(text));
+      add_number(text.size());
+      hash.add(as_bytes(text));
     };
     for (const auto& [name, tensor] : by_name_) {
       add_text(name);
       add_text(tensor.dtype);
-      const std::uint64_t dimensions = tensor.shape.size();
-      add(std::as_bytes(std::span(&dimensions, 1)));
-      add(std::as_bytes(std::span(tensor.shape)));
-      add(tensor.data);
+      add_number(tensor.shape.size());
+      hash.add(std::as_bytes(std::span(tensor.shape)));
+      hash.add(tensor.data);
     }
-    (void)crypto_generichash_final(&state, hash.data(), hash.size());
-    return hash;
+    return hash.finish();
   }
 
  private:
