@@ -101,6 +101,8 @@ struct Kernels {
 
 /// The best level this CPU has and this build knows, whatever KVSTRATA_SIMD says.
 SimdLevel detected_simd_level();
+/// The same for kernels that multiply: they also need FMA, at the highest level VNNI and CD.
+SimdLevel detected_product_level();
 /// The kernels of `level`, or of the best level below it that this build and CPU have.
 const Kernels& kernels_of(SimdLevel level);
 

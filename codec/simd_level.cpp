@@ -26,6 +26,17 @@ SimdLevel detect() {
   return SimdLevel::scalar;
 }
 
+SimdLevel detect_products() {
+#if defined(__x86_64__)
+  __builtin_cpu_init();
+  const bool more = __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512cd");
+  if (__builtin_cpu_supports("fma")) {
+    return std::min(detected_simd_level(), more ? SimdLevel::avx512 : SimdLevel::avx2);
+  }
+#endif
+  return SimdLevel::scalar;
+}
+
 SimdLevel wanted() {
   const char* const name = std::getenv("KVSTRATA_SIMD");  // read once, before threads write it
   if (name == nullptr) return SimdLevel::avx512;
@@ -38,6 +49,11 @@ SimdLevel wanted() {
 
 SimdLevel detected_simd_level() {
   static const SimdLevel level = detect();
+  return level;
+}
+
+SimdLevel detected_product_level() {
+  static const SimdLevel level = detect_products();
   return level;
 }
 

@@ -19,6 +19,10 @@ constexpr float of_bits(std::uint32_t bits) {
 
 }  // namespace
 
+bool all_finite(std::span<const float> v) {
+  return std::ranges::all_of(v, [](float number) { return std::isfinite(number); });
+}
+
 float exp_of_negative(float x) {
   constexpr float log2_e = of_bits(0x3fb8aa3b);
   constexpr float ln_2 = of_bits(0x3f317218), ln_2_rest = of_bits(0xb102e308);

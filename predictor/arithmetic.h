@@ -9,6 +9,9 @@ namespace kvstrata::predictor {
 
 inline constexpr float top_of_8_bits = 127, top_of_13_bits = 4095;
 
+/// No NaN, no infinity.
+bool all_finite(std::span<const float> v);
+
 /// e^x for x <= 0, within 1.4 · 2^-24 of it; never subnormal.
 float exp_of_negative(float x);
 /// z / (1 + e^-z).

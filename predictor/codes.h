@@ -37,6 +37,10 @@ struct TileView {
 
   std::uint32_t groups() const { return (columns + group - 1) / group; }
   std::uint32_t tiles() const { return (rows + tile_rows - 1) / tile_rows; }
+  /// 16, or what is left for the last tile.
+  std::size_t rows_of(std::size_t t) const {
+    return std::min<std::size_t>(tile_rows, rows - t * tile_rows);
+  }
   const Code* tile(std::size_t t) const {
     return codes + t * groups() * std::size_t{group} * tile_rows;
   }

@@ -1,13 +1,13 @@
 #include "predictor/forward.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include "codec/linear/plain_floats.h"
 #include "kvstrata/bytes.h"
 #include "kvstrata/check.h"
 #include "kvstrata/checksum.h"
+#include "predictor/bf16.h"
 
 namespace kvstrata::predictor {
 
@@ -41,34 +41,32 @@ Forward::Forward(const Model& model, KvSequence& sequence, std::span<const std::
   for (std::size_t t = 0; t < tokens_; ++t) {
     KV_CHECK(tokens[t] < config_.vocab, "a token beyond the vocabulary");
     for (std::size_t j = 0; j < config_.hidden; ++j) {
-      const std::uint32_t bf16 = model.embedding[std::size_t{tokens[t]} * config_.hidden + j];
-      x_[t * config_.hidden + j] = std::bit_cast<float>(bf16 << 16);
+      x_[t * config_.hidden + j] =
+          float_of_bf16(model.embedding[std::size_t{tokens[t]} * config_.hidden + j]);
     }
   }
 }
 
-std::span<float> Forward::hidden(std::vector<float>& of, std::size_t token) const {
-  return std::span(of).subspan(token * config_.hidden, config_.hidden);
+std::span<float> Forward::hidden(std::size_t token) {
+  return std::span(x_).subspan(token * config_.hidden, config_.hidden);
 }
 
-// Steps 2 and 3's quantising.
+// Step 2, for what is multiplied next.
 CodeRows Forward::normed(std::span<const float> weight) {
-  CodeRows rows(static_cast<std::uint32_t>(tokens_), config_.hidden,
-                group_of(model_.layers[layer_].k), config_.activation_top);
-  std::vector<float> h(config_.hidden);
+  std::vector<float> rows(x_.size());
   for (std::size_t t = 0; t < tokens_; ++t) {
-    finite_ &= norm(hidden(x_, t), config_.eps, weight, h);
-    finite_ &= rows.set(t, h);
+    const std::span<float> row = std::span(rows).subspan(t * config_.hidden, config_.hidden);
+    finite_ &= norm(hidden(t), config_.eps, weight, row);
   }
-  return rows;
+  return quantised(rows, group_of(model_.layers[layer_].k), config_.activation_top);
 }
 
-CodeRows Forward::quantised(const std::vector<float>& rows) {
+CodeRows Forward::quantised(std::span<const float> rows, std::uint32_t group, float top) {
   const std::size_t columns = rows.size() / tokens_;
-  CodeRows codes(static_cast<std::uint32_t>(tokens_), static_cast<std::uint32_t>(columns),
-                 group_of(model_.layers[layer_].k), config_.activation_top);
+  CodeRows codes(static_cast<std::uint32_t>(tokens_), static_cast<std::uint32_t>(columns), group,
+                 top);
   for (std::size_t t = 0; t < tokens_; ++t) {
-    finite_ &= codes.set(t, std::span(rows).subspan(t * columns, columns));
+    finite_ &= codes.set(t, rows.subspan(t * columns, columns));
   }
   return codes;
 }
@@ -79,6 +77,11 @@ std::vector<float> Forward::multiply(const CodeRows& input, const Weights& weigh
       std::visit([&](const auto& view) { return products(kernels_, input.view(), view); }, weights);
   for (std::size_t i = 0; !bias.empty() && i < out.size(); ++i) out[i] += bias[i % bias.size()];
   return out;
+}
+
+std::vector<float> Forward::multiply_quantised(const std::vector<float>& rows,
+                                               const Weights& weights) {
+  return multiply(quantised(rows, group_of(weights), config_.activation_top), weights, {});
 }
 
 void Forward::norm_heads(std::vector<float>& rows, std::span<const float> weight) {
@@ -110,9 +113,7 @@ Expected Forward::expect() {
   Expected expected{multiply(*input_, weights.k, weights.k_bias),
                     multiply(*input_, weights.v, weights.v_bias), digest_of(*input_)};
   norm_heads(expected.k, weights.k_norm);
-  for (const std::vector<float>* numbers : {&expected.k, &expected.v}) {
-    finite_ &= std::ranges::all_of(*numbers, [](float number) { return std::isfinite(number); });
-  }
+  finite_ &= all_finite(expected.k) && all_finite(expected.v);
   return expected;
 }
 
@@ -138,14 +139,10 @@ void Forward::correct(const Correction& correction) {
   KV_CHECK(matrix.rows == config_.hidden &&
                correction.errors.size() == tokens_ * std::size_t{matrix.columns},
            "a correction of another model or block");
-  CodeRows errors(static_cast<std::uint32_t>(tokens_), matrix.columns, largest_group,
-                  top_of_13_bits);
-  for (std::size_t t = 0; t < tokens_; ++t) {
-    finite_ &= errors.set(t, correction.errors.subspan(t * matrix.columns, matrix.columns));
-  }
+  const CodeRows errors = quantised(correction.errors, matrix.group, top_of_13_bits);
   const std::vector<float> steps = products(kernels_, errors.view(), matrix);
   for (std::size_t t = 0; t < tokens_; ++t) {
-    const std::span<float> x = hidden(x_, t);
+    const std::span<float> x = hidden(t);
     const float size = std::sqrt(sum_of_squares(x) / static_cast<float>(config_.hidden));
     for (std::size_t j = 0; j < x.size(); ++j) {
       x[j] = std::fma(steps[t * config_.hidden + j], size, x[j]);
@@ -173,7 +170,7 @@ void Forward::attend(const CodeRows& input) {
                                           std::span(out).subspan(first, config_.head_dim));
     }
   }
-  add_to_x(multiply(quantised(out), weights.o, {}));
+  add_to_x(multiply_quantised(out, weights.o));
 }
 
 // Step 9.
@@ -183,7 +180,7 @@ void Forward::run_mlp() {
   std::vector<float> gate = multiply(h, weights.gate, {});
   const std::vector<float> up = multiply(h, weights.up, {});
   for (std::size_t i = 0; i < gate.size(); ++i) gate[i] = silu(gate[i]) * up[i];
-  add_to_x(multiply(quantised(gate), weights.down, {}));
+  add_to_x(multiply_quantised(gate, weights.down));
 }
 
 }  // namespace kvstrata::predictor

@@ -49,7 +49,7 @@ class Forward {
   bool finite() const { return finite_; }
 
  private:
-  std::span<float> hidden(std::vector<float>& of, std::size_t token) const;
+  std::span<float> hidden(std::size_t token);  ///< of x
   CodeRows normed(std::span<const float> weight);
   void correct(const Correction& correction);
   void attend(const CodeRows& input);
@@ -59,7 +59,8 @@ class Forward {
   std::vector<float> multiply(const CodeRows& input, const Weights& weights,
                               std::span<const float> bias) const;
   void add_to_x(const std::vector<float>& y);
-  CodeRows quantised(const std::vector<float>& rows);
+  CodeRows quantised(std::span<const float> rows, std::uint32_t group, float top);
+  std::vector<float> multiply_quantised(const std::vector<float>& rows, const Weights& weights);
   void norm_heads(std::vector<float>& rows, std::span<const float> weight);
 
   const Model& model_;

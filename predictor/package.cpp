@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <bit>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
 
 #include "include/impl/blake2b.h"
 #include "kvstrata/checksum.h"
+#include "predictor/bf16.h"
 #include "predictor/package_layout.h"
 
 namespace kvstrata::predictor {
@@ -27,10 +27,6 @@ Error corrupt(const std::string& what) {
 template <typename T>
 std::span<const T> numbers_of(ByteView section) {
   return {reinterpret_cast<const T*>(section.data()), section.size() / sizeof(T)};
-}
-
-bool all_finite(std::span<const float> numbers) {
-  return std::ranges::all_of(numbers, [](float number) { return std::isfinite(number); });
 }
 
 template <typename Code>
@@ -158,11 +154,9 @@ Status Package::check_sections() const {
 }
 
 Status Package::check_numbers() const {
-  constexpr std::uint16_t exponent_bits = 0x7f80;  // of bf16
   const auto embedding = numbers_of<std::uint16_t>(section(SectionKind::embedding));
-  if (std::ranges::any_of(embedding, [](std::uint16_t number) {
-        return (number & exponent_bits) == exponent_bits;
-      })) {
+  if (!std::ranges::all_of(
+          embedding, [](float number) { return std::isfinite(number); }, float_of_bf16)) {
     return corrupt("the embedding holds a NaN or an infinity");
   }
   if (!all_finite(numbers_of<float>(section(SectionKind::vectors)))) {
@@ -184,7 +178,7 @@ void Package::read_rope() {
   std::vector<float> all;
   if ((config_.flags & has_bf16_rope) != 0) {
     for (const std::uint16_t bits : numbers_of<std::uint16_t>(rope)) {
-      all.push_back(std::bit_cast<float>(std::uint32_t{bits} << 16));
+      all.push_back(float_of_bf16(bits));
     }
   } else {
     const auto numbers = numbers_of<float>(rope);

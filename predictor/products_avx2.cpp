@@ -2,7 +2,6 @@
 // Stateless functions.
 #include <immintrin.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "predictor/products.h"
@@ -60,8 +59,8 @@ KV_PRODUCTS_INLINE void add_group(const CodeView& input, std::size_t first_token
 }
 
 template <std::size_t tokens, typename Code>
-KV_PRODUCTS_INLINE void multiply_tile(const CodeView& input, std::size_t first_token,
-                                      const TileView<Code>& weights, std::size_t tile, float* out) {
+KV_PRODUCTS void multiply_tile(const CodeView& input, std::size_t first_token,
+                               const TileView<Code>& weights, std::size_t tile, float* out) {
   Halves outputs[tokens];
   for (Halves& output : outputs) output.low = output.high = _mm256_setzero_ps();
   const std::size_t group_codes = std::size_t{weights.group} * tile_rows;
@@ -70,28 +69,20 @@ KV_PRODUCTS_INLINE void multiply_tile(const CodeView& input, std::size_t first_t
                       weights.tile_scales(tile) + g * std::size_t{tile_rows}, g, outputs);
   }
   const std::size_t first = tile * tile_rows;
-  const std::size_t rows = std::min<std::size_t>(tile_rows, weights.rows - first);
   float numbers[tile_rows];
   for (std::size_t t = 0; t < tokens; ++t) {
     _mm256_storeu_ps(numbers, outputs[t].low);
     _mm256_storeu_ps(numbers + half_rows, outputs[t].high);
-    std::memcpy(out + (first_token + t) * weights.rows + first, numbers, rows * sizeof(float));
-  }
-}
-
-template <typename Code>
-KV_PRODUCTS void multiply(const CodeView& input, const TileView<Code>& weights, float* out) {
-  for (std::size_t tile = 0; tile < weights.tiles(); ++tile) {
-    std::size_t token = 0;
-    for (; token + tokens_at_once <= input.rows; token += tokens_at_once) {
-      multiply_tile<tokens_at_once>(input, token, weights, tile, out);
-    }
-    for (; token < input.rows; ++token) multiply_tile<1>(input, token, weights, tile, out);
+    std::memcpy(out + (first_token + t) * weights.rows + first, numbers,
+                weights.rows_of(tile) * sizeof(float));
   }
 }
 
 }  // namespace
 
-const ProductKernels avx2_product_kernels{multiply<std::int8_t>, multiply<std::int16_t>};
+const ProductKernels avx2_product_kernels{
+    tokens_at_once,
+    {multiply_tile<tokens_at_once, std::int8_t>, multiply_tile<1, std::int8_t>},
+    {multiply_tile<tokens_at_once, std::int16_t>, multiply_tile<1, std::int16_t>}};
 
 }  // namespace kvstrata::predictor

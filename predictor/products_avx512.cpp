@@ -1,7 +1,6 @@
 // 16 rows of weights in a register; eight tokens share each load of them. Stateless functions.
 #include <immintrin.h>
 
-#include <algorithm>
 #include <cstring>
 
 #include "codec/avx512.h"  // quiets warnings of the compiler's own headers
@@ -30,8 +29,8 @@ KV_PRODUCTS_INLINE __m512i all_of_pair(const std::int16_t* at) {
 }
 
 template <std::size_t tokens, typename Code>
-KV_PRODUCTS_INLINE void multiply_tile(const CodeView& input, std::size_t first_token,
-                                      const TileView<Code>& weights, std::size_t tile, float* out) {
+KV_PRODUCTS void multiply_tile(const CodeView& input, std::size_t first_token,
+                               const TileView<Code>& weights, std::size_t tile, float* out) {
   const Code* w = weights.tile(tile);
   __m512 outputs[tokens];
   for (__m512& output : outputs) output = _mm512_setzero_ps();
@@ -53,26 +52,17 @@ KV_PRODUCTS_INLINE void multiply_tile(const CodeView& input, std::size_t first_t
     }
   }
   const std::size_t first = tile * tile_rows;
-  const std::size_t rows = std::min<std::size_t>(tile_rows, weights.rows - first);
-  const auto mask = static_cast<__mmask16>((1U << rows) - 1);
+  const auto mask = static_cast<__mmask16>((1U << weights.rows_of(tile)) - 1);
   for (std::size_t t = 0; t < tokens; ++t) {
     _mm512_mask_storeu_ps(out + (first_token + t) * weights.rows + first, mask, outputs[t]);
   }
 }
 
-template <typename Code>
-KV_PRODUCTS void multiply(const CodeView& input, const TileView<Code>& weights, float* out) {
-  for (std::size_t tile = 0; tile < weights.tiles(); ++tile) {
-    std::size_t token = 0;
-    for (; token + tokens_at_once <= input.rows; token += tokens_at_once) {
-      multiply_tile<tokens_at_once>(input, token, weights, tile, out);
-    }
-    for (; token < input.rows; ++token) multiply_tile<1>(input, token, weights, tile, out);
-  }
-}
-
 }  // namespace
 
-const ProductKernels avx512_product_kernels{multiply<std::int8_t>, multiply<std::int16_t>};
+const ProductKernels avx512_product_kernels{
+    tokens_at_once,
+    {multiply_tile<tokens_at_once, std::int8_t>, multiply_tile<1, std::int8_t>},
+    {multiply_tile<tokens_at_once, std::int16_t>, multiply_tile<1, std::int16_t>}};
 
 }  // namespace kvstrata::predictor

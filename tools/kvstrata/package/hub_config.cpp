@@ -9,6 +9,9 @@
 #include <numbers>
 #include <string>
 
+#include "kvstrata/bytes.h"
+#include "predictor/bf16.h"
+
 namespace kvstrata::tool {
 
 namespace {
@@ -281,10 +284,11 @@ std::vector<std::byte> rope_section(const HubConfig& config) {
   const bool bf16 = (config.package.flags & predictor::has_bf16_rope) != 0;
   std::vector<std::byte> section;
   const auto append = [&](float value) {
-    auto bits = std::bit_cast<std::uint32_t>(value);
-    if (bf16) bits = (bits + 0x7fff + (bits >> 16 & 1U)) >> 16;
-    const auto* const bytes = reinterpret_cast<const std::byte*>(&bits);
-    section.insert(section.end(), bytes, bytes + (bf16 ? 2 : 4));
+    if (bf16) {
+      append_le(section, predictor::nearest_bf16(value));
+    } else {
+      append_le(section, std::bit_cast<std::uint32_t>(value));
+    }
   };
   for (const bool sine : {false, true}) {
     for (std::uint32_t position = 0; position < config.package.positions; ++position) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "include/impl/blake2b.h"
+#include "predictor/bf16.h"
 #include "predictor/codes.h"
 #include "predictor/package_layout.h"
 #include "tools/kvstrata/safetensors.h"
@@ -132,7 +133,7 @@ Result<std::vector<float>> numbers_of(const Tensor& tensor, std::uint64_t first,
     if (width == 4) {
       number = std::bit_cast<float>(load_le<std::uint32_t>(at));
     } else if (tensor.dtype == "BF16") {
-      number = std::bit_cast<float>(std::uint32_t{load_le<std::uint16_t>(at)} << 16);
+      number = predictor::float_of_bf16(load_le<std::uint16_t>(at));
     } else {
       number = float_of_half(load_le<std::uint16_t>(at));
     }
@@ -142,11 +143,6 @@ Result<std::vector<float>> numbers_of(const Tensor& tensor, std::uint64_t first,
     }
   }
   return numbers;
-}
-
-std::uint16_t bf16_of(float number) {
-  const auto bits = std::bit_cast<std::uint32_t>(number);
-  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1U)) >> 16);
 }
 
 /// Fills the sections of one package.
@@ -162,9 +158,9 @@ class Import {
     std::vector<std::uint16_t> row(config_.hidden);
     for (std::uint64_t token = 0; token < config_.vocab; ++token) {
       KV_ASSIGN(const auto numbers, numbers_of(*table, token * config_.hidden, config_.hidden));
-      std::ranges::transform(numbers, row.begin(), bf16_of);
-      if (std::ranges::find(row, 0x7f80, [](std::uint16_t bits) { return bits & 0x7fff; }) !=
-          row.end()) {
+      std::ranges::transform(numbers, row.begin(), predictor::nearest_bf16);
+      if (!std::ranges::all_of(
+              row, [](float number) { return std::isfinite(number); }, predictor::float_of_bf16)) {
         return Error(ErrorKind::corrupt, "the embedding has a number beyond bf16's range");
       }
       KV_TRY(writer_.append(SectionKind::embedding, std::as_bytes(std::span(row))));
