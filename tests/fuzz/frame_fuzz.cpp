@@ -1,6 +1,5 @@
-// Frames and tables from anybody: every input is an error or decodes, the same
-// at every level of machine code; and any payload comes back from a frame
-// bit-exact.
+// Frames and tables from anybody: every input is an error or decodes, the same at every level of
+// machine code; and any payload comes back from a frame bit-exact.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -10,19 +9,15 @@
 #include <utility>
 #include <vector>
 
-#include "codec/codec.h"
-#include "codec/frame_format.h"
-#include "kvstrata/check.h"
+#include "tests/fuzz/frame_checks.h"
 
 using namespace kvstrata;
 using namespace kvstrata::codec;
+using namespace kvstrata::test;
 
 namespace {
 
-constexpr SimdLevel all_levels[] = {SimdLevel::scalar, SimdLevel::avx2, SimdLevel::avx512};
-
-/// The shape that the first bytes of the input ask for: small, of any layout
-/// and dtype.
+/// The shape that the first bytes of the input ask for: small, of any layout and dtype.
 BlockShape shape_of(const std::uint8_t* choice) {
   static const std::pair<const char*, const char*> axes[] = {
       {"LSPHTC", "LSPHTC"}, {"LPHSCT", "LPHSTC"}, {"LSPTHC", "LSPTHC"}, {"CTHPLS", "CTHPLS"}};
@@ -40,9 +35,8 @@ BlockShape shape_of(const std::uint8_t* choice) {
   return shape;
 }
 
-/// The payload that repeats the input, so that short inputs make long
-/// structured ones. Unless `wild`, most of its scalars have exponents that are
-/// near each other: such a payload gains.
+/// The payload that repeats the input, so that short inputs make long structured ones. Unless
+/// `wild`, most of its scalars have exponents that are near each other: such a payload gains.
 ByteVector payload_of(const BlockShape& shape, ByteView input, bool wild) {
   ByteVector payload(shape.raw_bytes());
   const std::size_t width = bytes_per_scalar(shape.dtype);
@@ -61,59 +55,6 @@ void check_parse(ByteView input) {
   KV_CHECK(std::ranges::equal(again, input), "serialising changed the tables");
 }
 
-/// Any bytes as a frame; all levels must agree on them.
-void check_decode(const BlockShape& shape, const StaticTables* tables, ByteView frame) {
-  ByteVector first(shape.raw_bytes());
-  const Status expected = decode_frame(shape, tables, frame, first, SimdLevel::scalar);
-  for (const SimdLevel level : all_levels) {
-    ByteVector decoded(shape.raw_bytes());
-    const Status status = decode_frame(shape, tables, frame, decoded, level);
-    KV_CHECK(status.ok() == expected.ok(), "levels disagree on a frame");
-    if (status) KV_CHECK(decoded == first, "levels decode to different bytes");
-    for (std::uint32_t i = 0; i < shape.substreams(); ++i) {
-      const Status alone = decode_substream(shape, tables, frame, i, decoded, level);
-      KV_CHECK(alone.ok() || !status.ok(), "a good frame with a bad sub-stream");
-    }
-  }
-}
-
-ByteVector encoded(const BlockShape& shape, const StaticTables* tables, const ByteVector& payload,
-                   SimdLevel level) {
-  ByteVector frame(frame_bytes_max(shape));
-  const auto bytes = encode_frame(shape, tables, payload, 0, frame, level);
-  KV_CHECK(bytes.ok(), "a good payload was refused");
-  frame.resize(*bytes);
-  return frame;
-}
-
-/// The input as damage to the sub-streams of a good frame: header and directory
-/// stay good, so the coder itself is reached, before the sum of what it
-/// decodes.
-void check_damaged(const BlockShape& shape, const StaticTables* tables, const ByteVector& payload,
-                   ByteView damage) {
-  ByteVector frame = encoded(shape, tables, payload, SimdLevel::avx2);
-  const std::size_t data_at = sizeof(FrameHeader) + shape.substreams() * sizeof(DirectoryEntry);
-  if (frame.size() <= data_at) return;
-  for (std::size_t i = 0; i + 2 < damage.size(); i += 3) {
-    const std::size_t at = load_le<std::uint16_t>(damage.data() + i);
-    frame[data_at + at % (frame.size() - data_at)] ^= damage[i + 2];
-  }
-  check_decode(shape, tables, frame);
-}
-
-void check_round_trip(const BlockShape& shape, const StaticTables* tables,
-                      const ByteVector& payload) {
-  const ByteVector frame = encoded(shape, tables, payload, SimdLevel::scalar);
-  for (const SimdLevel level : all_levels) {
-    if (level != SimdLevel::scalar) {
-      KV_CHECK(encoded(shape, tables, payload, level) == frame, "levels encode to different bytes");
-    }
-    ByteVector decoded(payload.size());
-    KV_CHECK(decode_frame(shape, tables, frame, decoded, level).ok(), "a good frame was refused");
-    KV_CHECK(decoded == payload, "a frame decoded to other bytes");
-  }
-}
-
 /// Tables fitted on `payload`. It need not be what is coded with them then.
 std::shared_ptr<const StaticTables> tables_for(const BlockShape& shape, const ByteVector& payload) {
   const ByteView view(payload);
@@ -129,8 +70,8 @@ ByteVector changed(ByteVector payload, std::uint8_t by) {
 
 }  // namespace
 
-/// An input is one case: eight bytes choose a shape and what is tried, the rest
-/// is the frame, the tables, the payload or the damage.
+/// An input is one case: eight bytes choose a shape and what is tried, the rest is the frame, the
+/// tables, the payload or the damage.
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   constexpr std::size_t choice_bytes = 8, damage_bytes = 30;
   const ByteView input(reinterpret_cast<const std::byte*>(data), size);
@@ -139,21 +80,19 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const ByteView rest = input.subspan(choice_bytes);
   const ByteVector payload = payload_of(shape, rest, data[6] >= 192);
   const std::uint8_t what = data[7] % 16;
+  const bool has_tables = what >= 5 && !payload.empty();
+  const Coding coding{shape, has_tables ? tables_for(shape, payload) : nullptr};
   if (what == 0) {
     check_parse(rest);
-  } else if (what <= 2) {
-    check_decode(shape, nullptr, rest);
-  } else if (what <= 4 || payload.empty()) {
-    check_round_trip(shape, nullptr, payload);
-  } else if (what == 5) {
-    check_decode(shape, tables_for(shape, payload).get(), rest);
+  } else if (what <= 2 || (what == 5 && has_tables)) {
+    check_decode(coding, rest, Substreams::alone_too);
+  } else if (what <= 4 || !has_tables) {
+    check_round_trip(coding, payload);
   } else if (what <= 9) {
-    check_damaged(shape, tables_for(shape, payload).get(), payload,
-                  rest.first(std::min(rest.size(), damage_bytes)));
-  } else if (what <= 12) {
-    check_round_trip(shape, tables_for(shape, payload).get(), payload);
+    const ByteView damage = rest.first(std::min(rest.size(), damage_bytes));
+    check_decode(coding, damaged_frame(coding, payload, damage), Substreams::alone_too);
   } else {
-    check_round_trip(shape, tables_for(shape, payload).get(), changed(payload, data[6]));
+    check_round_trip(coding, what <= 12 ? payload : changed(payload, data[6]));
   }
   return 0;
 }

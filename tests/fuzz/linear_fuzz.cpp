@@ -7,20 +7,17 @@
 #include <cstring>
 #include <vector>
 
-#include "codec/frame_format.h"
 #include "codec/linear/linear_format.h"
 #include "codec/linear/linear_parameters.h"
-#include "kvstrata/check.h"
 #include "kvstrata/checksum.h"
 #include "tests/codec/layered_kv.h"
+#include "tests/fuzz/frame_checks.h"
 
 using namespace kvstrata;
 using namespace kvstrata::codec;
 using namespace kvstrata::test;
 
 namespace {
-
-constexpr SimdLevel all_levels[] = {SimdLevel::scalar, SimdLevel::avx2, SimdLevel::avx512};
 
 /// A fitted model of each dtype, small, so that many inputs are tried.
 struct Example {
@@ -44,54 +41,6 @@ const Example& example(std::uint8_t choice) {
   static const std::array<Example, 4> all{Example(DType::bf16), Example(DType::fp16),
                                           Example(DType::fp8_e4m3), Example(DType::fp8_e5m2)};
   return all[choice % all.size()];
-}
-
-/// Any bytes as a frame; all levels must agree on them.
-void check_decode(const BlockShape& shape, const CodecParameters& parameters, ByteView frame) {
-  ByteVector first(shape.raw_bytes());
-  const Status expected = decode_frame(shape, &parameters, frame, first, SimdLevel::scalar);
-  for (const SimdLevel level : all_levels) {
-    ByteVector decoded(shape.raw_bytes());
-    const Status status = decode_frame(shape, &parameters, frame, decoded, level);
-    KV_CHECK(status.ok() == expected.ok(), "levels disagree on a frame");
-    if (status) KV_CHECK(decoded == first, "levels decode to different bytes");
-  }
-}
-
-ByteVector encoded(const BlockShape& shape, const CodecParameters& parameters,
-                   const ByteVector& payload, std::uint32_t position, SimdLevel level) {
-  ByteVector frame(frame_bytes_max(shape));
-  const auto bytes = encode_frame(shape, &parameters, payload, 0, frame, level, position);
-  KV_CHECK(bytes.ok(), "a good payload was refused");
-  frame.resize(*bytes);
-  return frame;
-}
-
-/// The input as damage to the chains of a good frame, behind its header and directory.
-void check_damaged(const BlockShape& shape, const CodecParameters& parameters,
-                   const ByteVector& payload, std::uint32_t position, ByteView damage) {
-  ByteVector frame = encoded(shape, parameters, payload, position, SimdLevel::avx2);
-  const std::size_t data_at = sizeof(FrameHeader) + shape.substreams() * sizeof(DirectoryEntry);
-  for (std::size_t i = 0; i + 2 < damage.size(); i += 3) {
-    const std::size_t at = load_le<std::uint16_t>(damage.data() + i);
-    frame[data_at + at % (frame.size() - data_at)] ^= damage[i + 2];
-  }
-  check_decode(shape, parameters, frame);
-}
-
-void check_round_trip(const BlockShape& shape, const CodecParameters& parameters,
-                      const ByteVector& payload, std::uint32_t position) {
-  const ByteVector frame = encoded(shape, parameters, payload, position, SimdLevel::scalar);
-  for (const SimdLevel level : all_levels) {
-    if (level != SimdLevel::scalar) {
-      KV_CHECK(encoded(shape, parameters, payload, position, level) == frame,
-               "levels encode to different bytes");
-    }
-    ByteVector decoded(payload.size());
-    KV_CHECK(decode_frame(shape, &parameters, frame, decoded, level).ok(),
-             "a good frame was refused");
-    KV_CHECK(decoded == payload, "a frame decoded to other bytes");
-  }
 }
 
 /// A model with some of its bytes changed, and summed again: what is not refused must serve.
@@ -164,17 +113,17 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (what == 0) {
     (void)CodecParameters::parse(rest);
   } else if (what == 1) {
-    check_decode(shape, *from.parameters, rest);
+    check_decode({shape, from.parameters}, rest);
   } else {
     // Another payload altogether makes a raw frame, of which damage shows nothing.
     const std::uint8_t how = what <= 8 ? 0 : data[7] / 16;
     const ByteVector payload = payload_of(from, shape, rest, how);
+    const auto model = what <= 13 ? from.parameters : changed_model(from, damage);
+    const Coding coding{shape, model, position};
     if (what <= 8) {
-      check_damaged(shape, *from.parameters, payload, position, damage);
-    } else if (what <= 13) {
-      check_round_trip(shape, *from.parameters, payload, position);
-    } else if (const auto model = changed_model(from, damage); model != nullptr) {
-      check_round_trip(shape, *model, payload, position);
+      check_decode(coding, damaged_frame(coding, payload, damage));
+    } else if (model != nullptr) {
+      check_round_trip(coding, payload);
     }
   }
   return 0;

@@ -177,18 +177,7 @@ TEST_CASE("A correction moves the hidden state by errors; errors of zero move no
   const Model& model = tiny.model();
   const auto tokens = tiny.tokens(64);
   const std::uint32_t columns = 2 * model.config.kv_channels();
-  std::vector<std::int16_t> codes;
-  std::vector<float> scales, row(columns);
-  CodeTile<std::int16_t> tile(columns, largest_group, top_of_13_bits);
-  for (std::uint32_t first = 0; first < model.config.hidden; first += tile_rows) {
-    for (std::uint32_t r = 0; r < tile_rows; ++r) {
-      for (float& value : row) value = tiny.number(0.1F);
-      tile.set(r, row);
-    }
-    codes.insert(codes.end(), tile.codes().begin(), tile.codes().end());
-    scales.insert(scales.end(), tile.scales().begin(), tile.scales().end());
-  }
-  const TileView<std::int16_t> matrix{codes.data(), scales.data(), model.config.hidden, columns};
+  const auto matrix = tiny.wide_matrix(model.config.hidden, columns, 0.1F);
   const auto second_layer = [&](const std::vector<float>* errors) {
     KvSequence sequence = make_sequence(model);
     Forward forward(model, sequence, tokens);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "predictor/bf16.h"
 #include "predictor/model.h"
 
 namespace kvstrata::test {
@@ -18,8 +19,8 @@ class PlainForward {
     for (const std::uint32_t token : tokens) {
       std::vector<double> row;
       for (std::uint32_t j = 0; j < config_.hidden; ++j) {
-        row.push_back(std::bit_cast<float>(
-            std::uint32_t{model.embedding[std::size_t{token} * config_.hidden + j]} << 16));
+        row.push_back(
+            predictor::float_of_bf16(model.embedding[std::size_t{token} * config_.hidden + j]));
       }
       x_.push_back(row);
     }

@@ -55,6 +55,12 @@ class TinyModel {
     return static_cast<float>(static_cast<std::int32_t>(next()) >> 8) * 0x1p-23F * size;
   }
 
+  /// One more matrix of 13 bits, of numbers within ±size.
+  predictor::TileView<std::int16_t> wide_matrix(std::uint32_t rows, std::uint32_t columns,
+                                                float size) {
+    return tiles(rows, columns, size, predictor::top_of_13_bits, wide_);
+  }
+
  private:
   std::uint32_t next() {
     state_ = state_ * 6364136223846793005U + 1442695040888963407U;
@@ -100,13 +106,12 @@ class TinyModel {
   }
 
   template <typename Code>
-  predictor::Weights tiles(std::uint32_t rows, std::uint32_t columns, float top,
-                           std::deque<std::vector<Code>>& kept) {
+  predictor::TileView<Code> tiles(std::uint32_t rows, std::uint32_t columns, float size, float top,
+                                  std::deque<std::vector<Code>>& kept) {
     predictor::CodeTile<Code> tile(columns, form_.group, top);
     std::vector<Code>& codes = kept.emplace_back();
     std::vector<float>& scales = floats_.emplace_back();
     std::vector<float> row(columns);
-    const float size = 1.7F / std::sqrt(static_cast<float>(columns));
     for (std::uint32_t r = 0; r < rows; ++r) {
       if (r % predictor::tile_rows == 0) tile.clear();
       for (float& value : row) value = number(size);
@@ -115,12 +120,13 @@ class TinyModel {
       codes.insert(codes.end(), tile.codes().begin(), tile.codes().end());
       scales.insert(scales.end(), tile.scales().begin(), tile.scales().end());
     }
-    return predictor::TileView<Code>{codes.data(), scales.data(), rows, columns, form_.group};
+    return {codes.data(), scales.data(), rows, columns, form_.group};
   }
 
   predictor::Weights matrix(std::uint32_t rows, std::uint32_t columns) {
-    if (form_.weight_bits == 8) return tiles(rows, columns, predictor::top_of_8_bits, narrow_);
-    return tiles(rows, columns, predictor::top_of_13_bits, wide_);
+    const float size = 1.7F / std::sqrt(static_cast<float>(columns));
+    if (form_.weight_bits == 13) return wide_matrix(rows, columns, size);
+    return tiles(rows, columns, size, predictor::top_of_8_bits, narrow_);
   }
 
   void add_layer(bool last) {

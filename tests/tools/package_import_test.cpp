@@ -8,6 +8,7 @@
 #include <map>
 
 #include "files.h"
+#include "predictor/bf16.h"
 #include "predictor/package.h"
 #include "tools/kvstrata/package/hub_model.h"
 
@@ -108,7 +109,7 @@ class HubFolder {
 
   float number(const std::string& name, std::size_t index) const {
     const std::byte* at = tensors.at(name).bytes.data() + 2 * index;
-    return std::bit_cast<float>(std::uint32_t{load_le<std::uint16_t>(at)} << 16);
+    return predictor::float_of_bf16(load_le<std::uint16_t>(at));
   }
 
  private:
@@ -167,7 +168,7 @@ TEST_CASE("Imported numbers are the model's, weights rounded to codes") {
       const predictor::Model& model = (*package)->model();
       CHECK(model.config.activation_top == (preset == Preset::fast ? 127 : 4095));
       for (std::size_t i = 0; i < model.embedding.size(); ++i) {
-        CHECK(std::bit_cast<float>(std::uint32_t{model.embedding[i]} << 16) ==
+        CHECK(predictor::float_of_bf16(model.embedding[i]) ==
               hub.number("model.embed_tokens.weight", i));
       }
       const predictor::LayerWeights& layer = model.layers[0];

@@ -43,44 +43,48 @@ def targets_of(build: builds.Build) -> dict[str, pathlib.Path]:
             if target["type"] == "executable" and target["name"].endswith("_fuzz")}
 
 
-def figures(log: str) -> dict:
-    """libFuzzer's own statistics: inputs tried, edges covered."""
-    executed = re.search(r"stat::number_of_executed_units:\s*(\d+)", log)
-    edges = re.findall(r"\bcov: (\d+)", log)
-    return {"inputs": int(executed.group(1)) if executed else 0,
-            "edges": int(edges[-1]) if edges else 0}
+def known_inputs(name: str) -> list[pathlib.Path]:
+    """Folders of inputs that are kept, and that were found since."""
+    return [folder for folder in (KEPT / name, CORPORA / name / "corpus") if folder.is_dir()]
+
+
+def number_in(log: str, pattern: str) -> int:
+    """What the last match of a pattern names; 0 without one."""
+    found = re.findall(pattern, log)
+    return int(found[-1]) if found else 0
+
+
+def run_target(name: str, verb: str, command: list, environment: dict, patterns: dict,
+               findings: str) -> dict:
+    """Runs a target and reads its figures, by pattern, from what it printed."""
+    step = f"{verb} {name}"
+    code = run_step(step, command, env=environment, may_fail=True)
+    log = (LOGS / f"{step.replace(' ', '-')}.log").read_text(errors="replace")
+    figures = {what: number_in(log, pattern) for what, pattern in patterns.items()}
+    say(f"{step}: " + ", ".join(f"{number} {what}" for what, number in figures.items())
+        + ("" if code == 0 else f", FAILED: the input is in {findings}"))
+    return {"target": name, "ok": code == 0, **figures}
 
 
 def fuzz_one(name: str, program: pathlib.Path, build: builds.Build, seconds: int) -> dict:
+    """Under libFuzzer, which looks for inputs that reach something new."""
     corpus = CORPORA / name / "corpus"
     corpus.mkdir(parents=True, exist_ok=True)
     seeds = KEPT / name
     command = [program, f"-max_total_time={seconds}", "-print_final_stats=1", "-timeout=20",
                f"-artifact_prefix={CORPORA / name}/", corpus, *([seeds] if seeds.is_dir() else [])]
-    step = f"fuzz {name}"
-    code = run_step(step, command, env=builds.sanitizer_environment(build), may_fail=True)
-    log = (LOGS / f"{step.replace(' ', '-')}.log").read_text(errors="replace")
-    result = {"target": name, "seconds": seconds, "ok": code == 0, **figures(log)}
-    say(f"{step}: {result['inputs']} inputs, {result['edges']} edges"
-        + ("" if code == 0 else f", FAILED: the input is in build/fuzz/{name}/"))
-    return result
+    patterns = {"inputs": r"stat::number_of_executed_units:\s*(\d+)", "edges": r"\bcov: (\d+)"}
+    return run_target(name, "fuzz", command, builds.sanitizer_environment(build), patterns,
+                      f"build/fuzz/{name}/")
 
 
 def feed_one(name: str, program: pathlib.Path, build: builds.Build, cases: int) -> dict:
     """`cases` inputs by tests/fuzz/driver.cpp, from what coverage found and what is kept."""
-    known = [folder for folder in (KEPT / name, CORPORA / name / "corpus") if folder.is_dir()]
-    step = f"feed {name}"
+    CORPORA.mkdir(parents=True, exist_ok=True)
     environment = {**builds.sanitizer_environment(build), "KVSTRATA_FUZZ_CASES": str(cases),
                    "TMPDIR": str(CORPORA)}
-    CORPORA.mkdir(parents=True, exist_ok=True)
-    code = run_step(step, [program, *known], env=environment, may_fail=True)
-    log = (LOGS / f"{step.replace(' ', '-')}.log").read_text(errors="replace")
-    executed = re.search(r"(\d+) executions", log)
-    result = {"target": name, "ok": code == 0,
-              "inputs": int(executed.group(1)) if executed else 0}
-    say(f"{step}: {result['inputs']} inputs"
-        + ("" if code == 0 else f", FAILED: the input is build/fuzz/{name}_fuzz-crash-*"))
-    return result
+    return run_target(name, "feed", [program, *known_inputs(name)], environment,
+                      {"inputs": r"(\d+) executions"}, f"build/fuzz/{name}_fuzz-crash-*")
 
 
 def keep(name: str, program: pathlib.Path, build: builds.Build) -> None:
@@ -88,8 +92,8 @@ def keep(name: str, program: pathlib.Path, build: builds.Build) -> None:
     merged = CORPORA / name / "merged"
     shutil.rmtree(merged, ignore_errors=True)
     merged.mkdir(parents=True)
-    known = [folder for folder in (KEPT / name, CORPORA / name / "corpus") if folder.is_dir()]
-    run_step(f"merge {name}", [program, "-set_cover_merge=1", "-use_counters=0", merged, *known],
+    run_step(f"merge {name}", [program, "-set_cover_merge=1", "-use_counters=0", merged,
+                               *known_inputs(name)],
              env=builds.sanitizer_environment(build))
     shutil.rmtree(KEPT / name, ignore_errors=True)
     (KEPT / name).mkdir(parents=True)
