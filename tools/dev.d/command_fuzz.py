@@ -119,7 +119,7 @@ def flat(results: list[dict], options) -> dict[str, int]:
 def run(options) -> int:
     build = builds.named("asan-clang" if options.cases else "clang")
     builds.prepare(build)
-    builds.configure(build)
+    builds.compile(build, ["build.ninja"])  # knows the targets that were added since
     known = targets_of(build)
     if options.cases and options.keep:
         raise StepFailed("--keep needs coverage, which --cases goes without")
